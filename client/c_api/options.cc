@@ -134,8 +134,9 @@ Status SetOption(Options* options, std::string_view name,
   for (const Option& option : kOptions) {
     if (option.name == name) {
       Status set = option.set(options, value);
-      if (!set) return Within(name, std::move(set).error());
-      return {};
+      // Some parsers name the option themselves.
+      if (set || set.error().message.starts_with(name)) return set;
+      return Within(name, std::move(set).error());
     }
     known += (known.empty() ? "" : ", ") + std::string(option.name);
   }

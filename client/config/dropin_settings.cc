@@ -41,9 +41,10 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
   settings.credentials = CredentialsFrom(environment);
   UCUDNN_RETURN_IF_ERROR(take(kBatchPolicyVariable, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(take(kPlanFileVariable, &settings.plan_file));
-  settings.network_file = settings.plan_file;
+  if (settings.total_workspace > Bytes()) {
+    settings.network_file = settings.plan_file;
+  }
   UCUDNN_RETURN_IF_ERROR(take(kNetworkFileVariable, &settings.network_file));
-  if (settings.total_workspace == Bytes()) settings.network_file.clear();
   UCUDNN_RETURN_IF_ERROR(take(kCacheDirectoryVariable, &settings.cache_dir));
   UCUDNN_RETURN_IF_ERROR(take(kDeterministicVariable, &settings.deterministic));
   UCUDNN_RETURN_IF_ERROR(take(kBranchesVariable, &settings.branches));

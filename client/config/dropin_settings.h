@@ -47,7 +47,7 @@ struct DropInSettings {
   CredentialFiles credentials;  // not read yet
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none
-  std::string network_file;  // WD only; empty: none
+  std::string network_file;  // used in WD only; empty: none
   std::string cache_dir;     // empty: no cache
   bool deterministic = false;
   bool branches = false;

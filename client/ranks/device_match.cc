@@ -66,14 +66,15 @@ Result<int> Chosen(const VisibleDevices& rank) {
     case DeviceRequest::Kind::kGpuOrdinal:
       if (rank.request.ordinal < count) return rank.request.ordinal;
       return Fail(Code::kInvalidArgument,
-                  "there is no GPU {}; the rank sees {}, counted from 0",
-                  rank.request.ordinal, count);
+                  "there is no gpu:{}; this rank sees {}", rank.request.ordinal,
+                  count == 0 ? std::string("no GPU")
+                             : fmt::format("{}, counted from 0", count));
     case DeviceRequest::Kind::kGpuUuid:
       break;
   }
   const int ordinal = OrdinalOf(rank, rank.request.uuid);
   if (ordinal < count) return ordinal;
-  return Fail(Code::kInvalidArgument, "the rank does not see {}; it sees {}",
+  return Fail(Code::kInvalidArgument, "this rank does not see {}; it sees {}",
               rank.request.uuid,
               count == 0 ? std::string("no GPU")
                          : fmt::format("{}", fmt::join(rank.gpus, ", ")));

@@ -1,6 +1,12 @@
 #include "client/ranks/ranks.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <future>
 #include <thread>
@@ -10,6 +16,21 @@ namespace ucudnn {
 namespace {
 
 constexpr std::int64_t kMaxText = std::int64_t{1} << 30;
+
+// In memory that the ranks of a node share.
+struct Progress {
+  std::int64_t process = 0;
+  std::int64_t calls = 0;  // begun; by std::atomic_ref
+};
+
+Progress& ProgressIn(const SharedMemory& memory) {
+  return *reinterpret_cast<Progress*>(memory.data());
+}
+
+std::int64_t CallsIn(const SharedMemory& memory) {
+  return std::atomic_ref(ProgressIn(memory).calls)
+      .load(std::memory_order_relaxed);
+}
 
 tl::unexpected<Error> MpiFailure(std::string_view call, int code) {
   std::string text(MPI_MAX_ERROR_STRING, '\0');
@@ -62,9 +83,12 @@ Status Ranks::AwaitRequest(MPI_Request* request, Deadline deadline,
     if (done != 0) return {};
     if (std::chrono::steady_clock::now() >= deadline) {
       broken_ = true;
+      const std::string missing = Missing();
       return Fail(Code::kDeadlineExceeded,
-                  "the ranks did not agree in time: one is lost, is late, or "
-                  "did not make this collective call");
+                  "the ranks did not agree in time: {}",
+                  missing.empty() ? "one is lost, is late, or did not make "
+                                    "this collective call"
+                                  : missing);
     }
     if (quick > 0) {
       --quick;
@@ -77,9 +101,59 @@ Status Ranks::AwaitRequest(MPI_Request* request, Deadline deadline,
 }
 
 Status Ranks::Begun(std::string_view call, int code) {
-  if (code == MPI_SUCCESS) return {};
-  broken_ = true;
-  return MpiFailure(call, code);
+  if (code != MPI_SUCCESS) {
+    broken_ = true;
+    return MpiFailure(call, code);
+  }
+  if (!progress_.empty()) {
+    std::atomic_ref(
+        ProgressIn(*progress_[static_cast<std::size_t>(rank_)]).calls)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
+  return {};
+}
+
+Status Ranks::ShareProgress(Deadline deadline) {
+  const std::string place = SharedMemory::Place();
+  std::unique_ptr<SharedMemory> mine;
+  if (!place.empty()) {
+    if (auto made = SharedMemory::Create(sizeof(Progress))) {
+      mine = *std::move(made);
+      ProgressIn(*mine).process = getpid();
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::vector<std::string> told,
+      AllGather(mine == nullptr ? "" : place + "\n" + mine->path(), deadline));
+  if (mine == nullptr) return {};
+  progress_.resize(told.size());
+  for (std::size_t r = 0; r < told.size(); ++r) {
+    if (!told[r].starts_with(place + "\n")) continue;
+    if (auto opened = SharedMemory::Open(told[r].substr(place.size() + 1),
+                                         sizeof(Progress))) {
+      progress_[r] = *std::move(opened);
+    }
+  }
+  progress_[static_cast<std::size_t>(rank_)] = std::move(mine);
+  return {};
+}
+
+std::string Ranks::Missing() const {
+  if (progress_.empty()) return {};
+  const std::int64_t calls =
+      CallsIn(*progress_[static_cast<std::size_t>(rank_)]);
+  std::vector<std::string> missing;
+  for (std::size_t r = 0; r < progress_.size(); ++r) {
+    if (progress_[r] == nullptr) continue;
+    const auto process = static_cast<pid_t>(ProgressIn(*progress_[r]).process);
+    if (kill(process, 0) != 0 && errno == ESRCH) {
+      missing.push_back(fmt::format("rank {} has ended", r));
+    } else if (CallsIn(*progress_[r]) < calls) {
+      missing.push_back(
+          fmt::format("rank {} has not made this collective call", r));
+    }
+  }
+  return fmt::format("{}", fmt::join(missing, ", "));
 }
 
 Status Ranks::Usable() const {
@@ -131,6 +205,7 @@ Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
   ranks->comm_ = pending->comm;
   // From here on, report errors instead of aborting.
   MPI_Comm_set_errhandler(ranks->comm_, MPI_ERRORS_RETURN);
+  UCUDNN_RETURN_IF_ERROR(ranks->ShareProgress(deadline));
   return ranks;
 }
 

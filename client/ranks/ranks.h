@@ -8,7 +8,7 @@
 // collective while others are still in this one. Used by one thread at a time.
 //
 // Uses only nonblocking MPI calls, tested until the deadline; a lost rank is
-// noticed by its silence (docs/adr/0007).
+// noticed by its silence (docs/adr/0007), and named if it is on this node.
 
 #include <mpi.h>
 
@@ -111,11 +111,18 @@ class Ranks {
   // call, so a failure here breaks the ranks.
   Status Begun(std::string_view call, int code);
   Status Usable() const;
+  // Shares how many calls each rank of this node has begun. Collective.
+  Status ShareProgress(Deadline deadline);
+  // Which ranks of this node keep the others waiting, for people; empty if that
+  // is not known.
+  std::string Missing() const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
   bool broken_ = false;
+  // By rank, those of this node; null elsewhere.
+  std::vector<std::unique_ptr<SharedMemory>> progress_;
   // Unset until Window was called.
   std::optional<std::unique_ptr<SharedMemory>> window_;
 };

@@ -50,7 +50,6 @@ class Rehearsal {
     Say("asking for a plan");
     UCUDNN_ASSIGN_OR_RETURN(
         session_, Session::Create(MPI_COMM_WORLD, options_.session, *device_));
-    Say(session_->reason());
     UCUDNN_RETURN_IF_ERROR(Prepare());
     UCUDNN_RETURN_IF_ERROR(InTurns());
     return Gather();

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/plan/prediction.h"
 #include "client/cli/command.h"
 
 namespace ucudnn::rehearse {
@@ -255,8 +256,12 @@ std::string ToTable(const Report& report) {
   const bool compared = std::any_of(
       report.ranks.begin(), report.ranks.end(),
       [](const RankReport& rank) { return rank.undivided_measured; });
-  std::vector<std::string> header = {"RANK",      "DEVICE",   "BATCH",
-                                     "PREDICTED", "MEASURED", "DEVIATION",
+  std::vector<std::string> header = {"RANK",
+                                     "DEVICE",
+                                     "BATCH",
+                                     std::string(kPredictedHeading),
+                                     "MEASURED",
+                                     "DEVIATION",
                                      "UNDIVIDED"};
   if (compared) header.emplace_back("UNDIVIDED MEASURED");
   header.emplace_back("GAIN");

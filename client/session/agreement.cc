@@ -98,6 +98,12 @@ Status Agree(const std::vector<Hello>& hellos) {
     }
     for (std::size_t i = 0; i < hellos[0].options.size(); ++i) {
       if (hellos[r].options[i] == hellos[0].options[i]) continue;
+      if (hellos[r].options[i].starts_with(kKernelsOption)) {
+        return Fail(Code::kInvalidArgument,
+                    "rank {} has another network (network_file) than rank 0; "
+                    "all ranks must have the same",
+                    r);
+      }
       return Fail(Code::kInvalidArgument,
                   "rank {} has {}, rank 0 has {}; all ranks must have the same",
                   r, hellos[r].options[i], hellos[0].options[i]);
@@ -190,7 +196,7 @@ class Steps {
           ShareIfRunnable(ranks_, found.plan, device_, Soon()));
       if (shared) {
         found.plan = *std::move(shared);
-        if (search) search->Accept(found);
+        if (search) Keep(*search);
         return {};
       }
       if (search) search->Reject(shared.error().message);
@@ -205,29 +211,43 @@ class Steps {
     return Soon() + options_.ask_within + options_.await_measurements;
   }
 
+  // A cache that cannot be written fails no job.
+  void Keep(PlanSearch& search) {
+    FoundPlan& found = agreement_.found;
+    if (const Status kept = search.Accept(found); !kept) {
+      found.plan.reasons.push_back(
+          fmt::format("the plan is not cached: {}", kept.error().message));
+    }
+  }
+
   // Broadcasts the source of rank 0's next plan and why there is no better one,
   // and how to reach the coordinators; the plan itself stays on rank 0.
   Status Offer(std::optional<PlanSearch>& search) {
     std::string head;
+    Status searched;
     if (search) {
       agreement_.found = {};
-      std::optional<FoundPlan> found = search->Next();
+      auto next = search->Next();
       agreement_.reason = search->reason();
-      if (found) {
-        agreement_.found = *std::move(found);
+      if (!next) {
+        searched = Within("rank 0", std::move(next).error());
+      } else if (*next) {
+        agreement_.found = **std::move(next);
         if (!agreement_.reason.empty()) agreement_.reason += "; ";
         agreement_.reason += agreement_.found.where;
       }
-      head = Dump({{"source", static_cast<int>(agreement_.found.source)},
+      head = Dump({{"error", ToJson(searched)},
+                   {"source", static_cast<int>(agreement_.found.source)},
                    {"reason", agreement_.reason},
                    {"job_key", agreement_.job_key},
                    {"coordinators", config().coordinators},
                    {"credentials", ToJson(config().credentials)}});
     }
     UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&head, WhenSearched()));
-    if (search) return {};
+    if (search) return searched;
     try {
       const Json json = Json::parse(head);
+      searched = FromJson(json.at("error"));
       agreement_.found.source =
           static_cast<PlanSource>(json.at("source").get<int>());
       agreement_.reason = json.at("reason");
@@ -238,7 +258,7 @@ class Steps {
       return Fail(Code::kInternal, "rank 0's offer is not readable: {}",
                   error.what());
     }
-    return {};
+    return searched;
   }
 
   // Each rank plans its own part, under rank 0's limits.
@@ -270,9 +290,11 @@ class Steps {
         ranks_.AllGather(ToProto(mine).SerializeAsString(), Soon()));
     JobPlan plan;
     plan.request = config().request;
-    plan.reasons = {
-        "undivided: an even split, each kernel by the first "
-        "algorithm that fits"};
+    plan.reasons = {config().kernels.empty()
+                        ? "undivided: an even split without kernels, because "
+                          "the network's layers are not known"
+                        : "undivided: an even split, each kernel by the first "
+                          "algorithm that fits"};
     for (const std::string& text : texts) {
       v1::Plan part;
       if (!part.ParseFromString(text) || part.ranks_size() != 1) {

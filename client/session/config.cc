@@ -37,6 +37,10 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
     return Fail(Code::kInvalidArgument, "batch is {}; 1 to {} is accepted",
                 options.batch.count(), kMaxBatchSize.count());
   }
+  if (options.network.name.empty() && options.network.layers.empty() &&
+      options.kernels.empty()) {
+    return Fail(Code::kInvalidArgument, "network or network_file is required");
+  }
   request.network = options.network.name;
   request.batch = options.batch;
   request.precision = options.precision;
@@ -98,14 +102,21 @@ std::vector<std::string> ExplicitOptions(const SessionOptions& options) {
   };
   return {
       "network=" + options.network.name,
-      "kernels=" + ShortHash(KernelsText(kernels)),
       fmt::format("batch={}", options.batch.count()),
       fmt::format("precision={}", Name(options.precision)),
       fmt::format("layout={}", Name(options.layout)),
+      // After what the kernels are made with.
+      std::string(kKernelsOption) + ShortHash(KernelsText(kernels)),
       "workspace_limit=" + bytes(options.workspace_limit),
       "total_workspace=" + bytes(options.total_workspace),
       fmt::format("policy={}",
                   options.policy ? Name(*options.policy) : "unset"),
+      "coordinators=" + options.coordinators.value_or("unset"),
+      "plan_file=" + options.plan_file.value_or("unset"),
+      "job_name=" + options.job_name,
+      fmt::format("auto_replan={}", options.auto_replan
+                                        ? (*options.auto_replan ? "1" : "0")
+                                        : "unset"),
   };
 }
 

@@ -39,7 +39,8 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
                                     const Environment& environment);
 
 // The options that are set, as "name=value" in a fixed order, for comparing
-// ranks. The kernels appear as one hash.
+// ranks. The kernels appear as one hash, after kKernelsOption.
+inline constexpr std::string_view kKernelsOption = "kernels=";
 std::vector<std::string> ExplicitOptions(const SessionOptions& options);
 
 // The device of which `id` is a slice: "GPU-..." for "GPU-.../64sm". `id`

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "base/files/file.h"
 #include "base/network.h"
 #include "base/plan/plan_file.h"
 #include "client/rpc/connection.h"
@@ -34,22 +36,16 @@ class Budget {
 
 }  // namespace
 
-std::optional<FoundPlan> PlanSearch::Next() {
+Result<std::optional<FoundPlan>> PlanSearch::Next() {
   while (step_ < 3) {
     const int step = step_++;
-    if (step == 0 && config_.plan_file.empty()) continue;
-    if (step == 2 && config_.cache_dir.empty()) {
-      passed_over_.emplace_back("there is no cache directory");
-      continue;
-    }
-    Result<FoundPlan> found = step == 0   ? FromFile()
-                              : step == 1 ? FromCoordinator()
-                                          : FromCache();
-    if (found) {
-      where_ = found->where;
-      return *std::move(found);
-    }
-    passed_over_.push_back(found.error().message);
+    UCUDNN_ASSIGN_OR_RETURN(std::optional<FoundPlan> found,
+                            step == 0   ? FromFile()
+                            : step == 1 ? FromCoordinator()
+                                        : FromCache());
+    if (!found) continue;
+    where_ = found->where;
+    return found;
   }
   return std::nullopt;
 }
@@ -58,14 +54,11 @@ void PlanSearch::Reject(std::string why) {
   passed_over_.push_back(fmt::format("{}: {}", where_, why));
 }
 
-void PlanSearch::Accept(const FoundPlan& found) {
+Status PlanSearch::Accept(const FoundPlan& found) {
   if (found.source != PlanSource::kCoordinator || config_.cache_dir.empty()) {
-    return;
+    return {};
   }
-  if (const Status kept = WritePlanFile(cache_path(), found.plan); !kept) {
-    passed_over_.push_back(
-        fmt::format("the plan is not cached: {}", kept.error().message));
-  }
+  return WritePlanFile(cache_path(), found.plan);
 }
 
 std::string PlanSearch::reason() const {
@@ -82,32 +75,42 @@ std::string PlanSearch::cache_path() const {
                                KernelsText(config_.kernels)));
 }
 
-Status PlanSearch::Check(const FoundPlan& found, bool with_limits) const {
-  Status fits =
+std::optional<FoundPlan> PlanSearch::IfFitting(FoundPlan found,
+                                               bool with_limits) {
+  const Status fits =
       CheckPlan(found.plan, config_.request, config_.kernels, with_limits);
-  if (!fits) {
-    return Within(fmt::format("{} does not fit the job", found.where),
-                  std::move(fits).error());
-  }
-  return {};
+  if (fits) return found;
+  passed_over_.push_back(fmt::format("{} does not fit the job: {}",
+                                     found.where, fits.error().message));
+  return std::nullopt;
 }
 
-Result<FoundPlan> PlanSearch::FromFile() {
-  auto plan = ReadPlanFile(config_.plan_file);
+Result<std::optional<FoundPlan>> PlanSearch::FromFile() {
+  if (config_.plan_file.empty()) return std::nullopt;
+  auto plan = OfInput(ReadPlanFile(config_.plan_file));
   if (!plan) return Within("plan file", std::move(plan).error());
   FoundPlan found;
   found.source = PlanSource::kPlanFile;
   found.where = fmt::format("plan file {}", config_.plan_file);
   found.plan = *std::move(plan);
-  UCUDNN_RETURN_IF_ERROR(Check(found, config_.limits_chosen));
-  return found;
+  return IfFitting(std::move(found), config_.limits_chosen);
 }
 
-Result<FoundPlan> PlanSearch::FromCoordinator() {
+Result<std::optional<FoundPlan>> PlanSearch::FromCoordinator() {
   if (config_.coordinators.empty()) {
-    return Fail(Code::kUnavailable,
-                "no coordinator is named (UCUDNN_COORDINATOR)");
+    passed_over_.emplace_back("no coordinator is named (UCUDNN_COORDINATOR)");
+    return std::nullopt;
   }
+  auto found = AskCoordinator();
+  if (found) return IfFitting(*std::move(found), true);
+  if (found.error().code == Code::kNotFound) {
+    return tl::unexpected<Error>(std::move(found).error());
+  }
+  passed_over_.push_back(std::move(found).error().message);
+  return std::nullopt;
+}
+
+Result<FoundPlan> PlanSearch::AskCoordinator() const {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto connection,
       Connection::Open(config_.coordinators,
@@ -127,8 +130,14 @@ Result<FoundPlan> PlanSearch::FromCoordinator() {
   const v1::PlanRequest request = ToProto(config_.request);
   auto plan =
       connection->CreatePlan(request, policy(config_.await_measurements));
-  if (!plan && plan.error().code == Code::kNotFound &&
-      !config_.network.layers.empty()) {
+  if (!plan && plan.error().code == Code::kNotFound) {
+    if (config_.network.layers.empty()) {
+      return Fail(Code::kNotFound,
+                  "coordinator {} does not know network '{}'; a network that "
+                  "`ucudnn networks` lists is accepted, or its layers in "
+                  "network_file",
+                  connection->name(), config_.network.name);
+    }
     v1::PutNetworkRequest put;
     put.set_name(config_.network.name);
     put.set_content(ToCsv(config_.network));
@@ -155,20 +164,31 @@ Result<FoundPlan> PlanSearch::FromCoordinator() {
   auto decoded = FromProto(*plan);
   if (!decoded) return Within(found.where, std::move(decoded).error());
   found.plan = *std::move(decoded);
-  UCUDNN_RETURN_IF_ERROR(Check(found, true));
   return found;
 }
 
-Result<FoundPlan> PlanSearch::FromCache() {
+Result<std::optional<FoundPlan>> PlanSearch::FromCache() {
+  if (config_.cache_dir.empty()) {
+    passed_over_.emplace_back("there is no cache directory");
+    return std::nullopt;
+  }
   const std::string path = cache_path();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) {
+    passed_over_.push_back(
+        fmt::format("no cached plan in {}", config_.cache_dir));
+    return std::nullopt;
+  }
   auto plan = ReadPlanFile(path);
-  if (!plan) return Within("cached plan", std::move(plan).error());
+  if (!plan) {
+    passed_over_.push_back("cached plan: " + plan.error().message);
+    return std::nullopt;
+  }
   FoundPlan found;
   found.source = PlanSource::kCache;
   found.where = fmt::format("cached plan {} in {}", plan->id, path);
   found.plan = *std::move(plan);
-  UCUDNN_RETURN_IF_ERROR(Check(found, true));
-  return found;
+  return IfFitting(std::move(found), true);
 }
 
 }  // namespace ucudnn

@@ -5,11 +5,12 @@
 // this order. Knows nothing of MPI.
 //
 //   PlanSearch search(config);            // config.request has all kinds
-//   while (auto found = search.Next()) {
+//   for (;;) {
+//     UCUDNN_ASSIGN_OR_RETURN(const auto found, search.Next());
+//     if (!found) break;  // undivided, because of search.reason()
 //     if (every rank can run found->plan) return search.Accept(*found);
 //     search.Reject("rank 1: ...");
 //   }
-//   // undivided, because of search.reason()
 
 #include <optional>
 #include <string>
@@ -33,12 +34,16 @@ class PlanSearch {
   explicit PlanSearch(SessionConfig config) : config_(std::move(config)) {}
 
   // The next plan that fits the job (CheckPlan), or nothing. Takes up to
-  // ask_within + await_measurements when the coordinator is asked.
-  std::optional<FoundPlan> Next();
+  // ask_within + await_measurements when the coordinator is asked. An error if
+  // the job names what does not exist, which no outage explains:
+  // kInvalidArgument if its plan file cannot be read, kNotFound if a
+  // coordinator does not know its network, which has no layers to register.
+  Result<std::optional<FoundPlan>> Next();
   // The plan that Next gave last is of no use, because of `why`.
   void Reject(std::string why);
   // The plan is good: keeps it in the cache if it comes from the coordinator.
-  void Accept(const FoundPlan& found);
+  // Errors of WritePlanFile.
+  Status Accept(const FoundPlan& found);
 
   // Why what was passed over was, in order; one line, empty if nothing was.
   std::string reason() const;
@@ -47,10 +52,13 @@ class PlanSearch {
   std::string cache_path() const;
 
  private:
-  Result<FoundPlan> FromFile();
-  Result<FoundPlan> FromCoordinator();
-  Result<FoundPlan> FromCache();
-  Status Check(const FoundPlan& found, bool with_limits) const;
+  // Nothing: it is passed over, or not named.
+  Result<std::optional<FoundPlan>> FromFile();
+  Result<std::optional<FoundPlan>> FromCoordinator();
+  Result<std::optional<FoundPlan>> FromCache();
+  Result<FoundPlan> AskCoordinator() const;
+  // The plan if it fits; otherwise it is passed over.
+  std::optional<FoundPlan> IfFitting(FoundPlan found, bool with_limits);
 
   SessionConfig config_;
   int step_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -65,6 +66,7 @@ Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
   session->reason_ = std::move(agreed.reason);
   session->job_id_ = JobIdOf(agreed.job_key);
   session->devices_ = std::move(agreed.device_ids);
+  session->WarnOfFallback();
   session->WarnOfSharedDevices();
   session->StartLink(agreed.hosts, agreed.job_key);
   return session;
@@ -83,6 +85,29 @@ BatchSize Session::first_image() const {
 
 std::chrono::steady_clock::time_point Session::Soon() const {
   return std::chrono::steady_clock::now() + agree_within_;
+}
+
+// The plan may come from elsewhere than the job asks for it. On rank 0, whose
+// environment counts.
+void Session::WarnOfFallback() const {
+  if (rank() != 0) return;
+  bool as_asked = source_ == PlanSource::kCache ||
+                  config_->request.policy == BatchPolicy::kUndivided;
+  if (!config_->coordinators.empty()) {
+    as_asked = source_ == PlanSource::kCoordinator;
+  }
+  if (!config_->plan_file.empty()) as_asked = source_ == PlanSource::kPlanFile;
+  if (as_asked) return;
+  const std::string& name = config_->job_name.empty()
+                                ? config_->request.network
+                                : config_->job_name;
+  const char* runs = "";
+  if (source_ == PlanSource::kUndivided) {
+    runs = config_->kernels.empty() ? " runs undivided and without kernels"
+                                    : " runs undivided";
+  }
+  std::fprintf(stderr, "ucudnn: job %s%s: %s\n", name.c_str(), runs,
+               reason_.c_str());
 }
 
 // The texts are the same on every rank.

@@ -31,7 +31,10 @@
 //      rank's device that fits.
 // A plan that does not fit the job, or that a rank's device cannot run, is
 // skipped. So a job does not fail because ucudnn is unavailable, slow or wrong;
-// source() and reason() say what it runs and why.
+// source() and reason() say what it runs and why, and rank 0 says so in one
+// line on stderr if the job has no plan from where it asked for one. Only what
+// the job itself names wrongly is an error: a plan file that cannot be read, or
+// a network that the coordinator does not know and that has no layers.
 //
 // Collective calls (Create, AllReduceGradients, ActiveComm, Refresh, Finalize)
 // have the same outcome on all ranks, and every wait in them is bounded: if a
@@ -76,9 +79,10 @@ std::string_view Name(PlanSource source);
 // All ranks set the same options. For unset members, rank 0's environment
 // counts, then the default; comments list the variable and the default.
 struct SessionOptions {
-  // The network to train. If the coordinator does not know it by name, it is
-  // registered with these layers. Without layers and kernels, only the
-  // coordinator can plan: the undivided fallback then has no kernels.
+  // The network to train: a name, layers or kernels are required. If the
+  // coordinator does not know it by name, it is registered with these layers.
+  // Without layers and kernels, only the coordinator can plan: the undivided
+  // fallback then has no kernels.
   Network network;
   // The kernels of one iteration; if empty, those of KernelsOf(network).
   std::vector<Kernel> kernels;
@@ -125,10 +129,12 @@ class Session {
   //
   // All ranks return the same plan or the same error, which names the rank:
   // kInvalidArgument if options or the environment are malformed or differ
-  // between ranks; kFailedPrecondition if a kernel does not fit into the limit
-  // even undivided, or if MPI is not initialised; kDeadlineExceeded if a rank
-  // does not take part or is lost (if the bound expires at just that moment,
-  // some ranks may have a plan); kUnavailable if MPI reports a failure.
+  // between ranks, or the plan file cannot be read; kNotFound if a coordinator
+  // does not know the network, which has no layers; kFailedPrecondition if a
+  // kernel does not fit into the limit even undivided, or if MPI is not
+  // initialised; kDeadlineExceeded if a rank does not take part or is lost (if
+  // the bound expires at just that moment, some ranks may have a plan);
+  // kUnavailable if MPI reports a failure.
   static Result<std::unique_ptr<Session>> Create(MPI_Comm comm,
                                                  const SessionOptions& options,
                                                  Device& device);
@@ -215,6 +221,7 @@ class Session {
  private:
   Session();
   std::chrono::steady_clock::time_point Soon() const;
+  void WarnOfFallback() const;
   void WarnOfSharedDevices();
   void StartLink(const std::vector<std::string>& hosts,
                  const std::string& job_key);

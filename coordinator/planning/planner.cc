@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/plan/even_shares.h"
+#include "base/plan/prediction.h"
 #include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "solver/joint.h"
@@ -200,6 +201,7 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     rank.workspace = known->second;
   }
   AddTimes(&plan);
+  plan.reasons.emplace_back(kPredictionNote);
   std::set<KindBatch> seen;
   for (RankPlan& rank : plan.ranks) {
     rank.reason = ReasonOf(rank, plan.predicted);

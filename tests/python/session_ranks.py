@@ -31,6 +31,11 @@ try:
     ucudnn.Session(comm, batch="none")
 except ucudnn.InvalidArgument as error:
     refused = str(error)
+for named_wrongly in ({}, {"network_file": sys.argv[1], "plan_file": "/none.json"}):
+    try:
+        ucudnn.Session(comm, batch=5, device="cpu:1", coordinators="", **named_wrongly)
+    except ucudnn.InvalidArgument as error:
+        refused += "\n" + str(error)
 with ucudnn.Session(
     comm, network_file=sys.argv[1], batch=5, device="cpu:1", coordinators=""
 ) as session:

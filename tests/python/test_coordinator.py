@@ -61,6 +61,7 @@ def test_makes_the_plans_that_the_command_makes(alexnet, cluster, tmp_path):
     assert plan.optimal and plan.predicted_us < plan.undivided_us
     assert plan.ranks[1].workspace == ucudnn.WorkspacePlan.read(saved)
     assert repr(plan).startswith(f"JobPlan {plan.id}: alexnet, batch 256, 64 MiB")
+    assert "predicted (convolutions only)" in repr(plan)
     (listed,) = [p for p in cluster.plans() if p.id == plan.id]
     assert listed.predicted_us == plan.predicted_us
 

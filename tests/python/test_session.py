@@ -30,6 +30,9 @@ def test_gives_each_rank_its_share(tmp_path):
     assert "type is -1" in first["unlike"]
     assert "float32" in second["unlike"]
     assert first["changed"] is False
-    assert "none" in first["refused"]
+    malformed, no_network, no_plan_file = first["refused"].split("\n")
+    assert "none" in malformed
+    assert no_network == "rank 0: network or network_file is required"
+    assert no_plan_file.startswith("rank 0: plan file: /none.json: ")
     assert "float32" in first["integers"]
     assert first["after"] == "the session is finalised"

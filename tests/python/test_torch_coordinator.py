@@ -29,13 +29,17 @@ def test_takes_the_shares_of_a_plan(url):
     assert [rank.first_image for rank in plan.ranks] == [0, 128]
     assert plan.predicted_ms > 1
     assert plan.reasons[0].startswith("plan 1 of http://127.0.0.1")
+    assert plan.reasons[0].endswith(", predicted (convolutions only)")
+    assert "they do not consider the GPUs' memory" in plan.reasons[1]
 
 
 def test_stays_even_without_measurements_or_coordinator(url):
-    plan = coordinators_plan(url, "alexnet", 9, KINDS)
+    with pytest.warns(UserWarning, match="even shares, because there is no plan"):
+        plan = coordinators_plan(url, "alexnet", 9, KINDS)
     assert batches(plan) == [5, 4]
     assert "are missing: start ucudnn-agent" in plan.reasons[0]
-    away = coordinators_plan("http://127.0.0.1:1", "alexnet", 9, KINDS)
+    with pytest.warns(UserWarning, match="127.0.0.1:1"):
+        away = coordinators_plan("http://127.0.0.1:1", "alexnet", 9, KINDS)
     assert batches(away) == [5, 4]
     assert "127.0.0.1:1" in away.reasons[0]
 

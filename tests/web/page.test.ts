@@ -161,6 +161,8 @@ test('a plan shows its ranks, kernels, fronts and arena', async () => {
   await open('#/plans/1');
   assert.match(await page.locator('.facts').innerText(), /alexnet, revision 1/);
   assert.match(await page.locator('.facts').innerText(), /at most 64 MiB a kernel/);
+  assert.match(await page.locator('.facts').innerText(), /predicted \(convolutions only\)/i);
+  await page.getByText('they do not consider the GPUs').waitFor();
   assert.match(await chart('Ranks'), /rank 0, .*132u, 256 images: planned .* ms, undivided .* ms/);
   assert.match(await chart('Kernels'), /conv2 backward filter: planned/);
   const kernels = await rows(page, 'Kernels');
@@ -193,7 +195,7 @@ test('jobs compare measured with predicted times', async () => {
   assert.match(await chart('Measured against predicted'), /of 2 ranks within 3 %/);
   await page.getByRole('link', { name: 'tiny' }).click();
   await page.getByRole('heading', { name: 'Step times' }).waitFor();
-  assert.match(await chart('Step times'), /revision 1: 150 steps, median .*, predicted/);
+  assert.match(await chart('Step times'), /median .*, predicted \(convolutions only\)/);
   const ranks = await rows(page, 'Ranks');
   assert.equal(ranks.length, 2);
   assert.match(ranks[1] ?? '', /150/);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/plan/plan.h"
+#include "base/plan/prediction.h"
 #include "client/cli/explanation.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server/server.h"
@@ -189,8 +190,9 @@ std::string ExplanationText(const Explanation& explanation) {
     std::vector<std::int64_t> shares;
     for (const BatchSize share : one.shares) shares.push_back(share.count());
     text += fmt::format(
-        "one more {}: {} instead of {} ({}), with shares of {} images\n",
-        one.kind, HumanTime(one.time), HumanTime(explanation.predicted),
+        "one more {}: {} {} instead of {} ({}), with shares of {} images\n",
+        one.kind, kPredicted, HumanTime(one.time),
+        HumanTime(explanation.predicted),
         Change(one.time, explanation.predicted), fmt::join(shares, ", "));
   }
   if (explanation.one_more.empty()) {
@@ -198,6 +200,7 @@ std::string ExplanationText(const Explanation& explanation) {
         "what one more GPU would bring is not known: no smaller shares were "
         "measured; `ucudnn plan --ranks` has them measured\n";
   }
+  text += fmt::format("{}\n", kPredictionNote);
   return text;
 }
 

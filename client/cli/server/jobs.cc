@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/plan/prediction.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server/list.h"
 #include "client/cli/server/measuring.h"
@@ -98,10 +99,11 @@ Status Replan(const Server& server, const ReplanOptions& options) {
                          revision.revision());
     }
     return fmt::format(
-        "revision {} of job {} is plan {} ({}), predicted {}; its ranks adopt "
-        "it at their next refresh\n",
+        "revision {} of job {} is plan {} ({}), {} {}; its ranks adopt it at "
+        "their next refresh\n",
         revision.revision(), request.job_id(), revision.plan_id(),
-        revision.reason(), HumanTime(Nanoseconds(revision.predicted_ns())));
+        revision.reason(), kPredicted,
+        HumanTime(Nanoseconds(revision.predicted_ns())));
   });
 }
 
@@ -118,7 +120,8 @@ std::string JobText(const v1::Job& job) {
       job.id(), job.name(), job.state(), job.request().network(),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
-  Table revisions({"REVISION", "PLAN", "PREDICTED", "STATE", "WHY"});
+  Table revisions({"REVISION", "PLAN", std::string(kPredictedHeading), "STATE",
+                   "WHY"});
   for (const v1::JobRevision& revision : job.revisions()) {
     std::string state = "adopted " + Ago(revision.adopted_ms());
     if (!revision.rejected().empty()) {
@@ -158,6 +161,7 @@ std::string JobText(const v1::Job& job) {
   text +=
       "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
       "the part of a step that the plan predicts.\n";
+  text += fmt::format("{}\n", kPredictionNote);
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
   for (const v1::IdleDevices& idle : job.idle_devices()) {
     text += fmt::format(

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/plan/prediction.h"
 #include "client/cli/memory_text.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/server/list.h"
@@ -265,6 +266,17 @@ std::string PlanLimit(const Json& plan) {
   return FromJson(plan["request"], &request) ? LimitText(request) : "-";
 }
 
+// Above it is written that the time is of convolutions only.
+Column Predicted() {
+  Column column = Duration(std::string(kPredictedHeading), "predicted_us");
+  column.text = [time = std::move(column.text)](const Json& plan) {
+    return time(plan) +
+           (Member(plan, "request.memory").is_object() ? " (whole iteration)"
+                                                       : "");
+  };
+  return column;
+}
+
 List Plans() {
   return {.columns = {Plain("PLAN", "id"),
                       Plain("NETWORK", "request.network"),
@@ -274,7 +286,7 @@ List Plans() {
                       Plain("POLICY", "request.batch_policy"),
                       Plain("PRECISION", "request.precision"),
                       Plain("LAYOUT", "request.layout"),
-                      Duration("PREDICTED", "predicted_us"),
+                      Predicted(),
                       Duration("UNDIVIDED", "undivided_us"),
                       Age("CREATED", "created_ms")},
           .id = "id",
@@ -291,7 +303,9 @@ std::string PlanText(const v1::Plan& plan) {
       fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
                   plan.request().network(), plan.request().batch(),
                   LimitText(plan.request()), plan.request().batch_policy());
-  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT", "PREDICTED",
+  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT",
+               plan.request().has_memory() ? "PREDICTED"
+                                           : std::string(kPredictedHeading),
                "UNDIVIDED", "WHY"});
   // Ranks with the same kind and batch run the same kernels.
   std::set<std::pair<std::string, std::int64_t>> shown;

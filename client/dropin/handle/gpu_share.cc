@@ -14,14 +14,13 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Prints why no coordinator can be asked, once in a process for each reason.
-void WarnOnce(const std::string& error) {
+// Prints each text once in a process, however many handles come and go.
+void WarnOnce(const std::string& text) {
   static auto& mutex = *new std::mutex;
   static auto& printed = *new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  if (!printed.insert(error).second) return;
-  std::fprintf(stderr, "ucudnn: %s; convolutions are measured here\n",
-               error.c_str());
+  if (!printed.insert(text).second) return;
+  std::fprintf(stderr, "ucudnn: %s\n", text.c_str());
 }
 
 // Asks the coordinators in the settings; empty if there are none.
@@ -30,7 +29,11 @@ LocalPlanOptions::Ask AskOf(const DropInSettings& settings,
   if (settings.coordinators.empty()) return {};
   CoordinatorAsker::Options options;
   options.credentials = settings.credentials;
-  if (!settings.verbose) options.warn = WarnOnce;  // the planner prints all
+  if (!settings.verbose) {  // the planner prints all
+    options.warn = [](const std::string& error) {
+      WarnOnce(error + "; convolutions are measured here");
+    };
+  }
   const auto asker = std::make_shared<CoordinatorAsker>(settings.coordinators,
                                                         std::move(options));
   return [asker, kind](const ConvProblem& problem) {
@@ -51,18 +54,24 @@ GpuShare::GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
                       ? Enqueueing::kReplayed
                       : Enqueueing::kDirect),
       graph_budget_(settings.graph_memory) {
-  if (!planner_.plan_file_problem().empty()) {
-    std::fprintf(stderr, "ucudnn: the plan file is not used: %s\n",
-                 planner_.plan_file_problem().c_str());
+  const bool unused = !planner_.plan_file_problem().empty();
+  if (unused) {
+    WarnOnce("the plan file is not used: " + planner_.plan_file_problem());
   }
   if (settings.network_file.empty()) return;
+  if (settings.total_workspace == Bytes()) {
+    WarnOnce(
+        "UCUDNN_NETWORK_FILE is not used: it divides what "
+        "UCUDNN_TOTAL_WORKSPACE_SIZE gives, which is not set");
+    return;
+  }
+  if (unused && settings.network_file == settings.plan_file) return;
   auto named =
       NamedNetwork::Read(settings.network_file, ToString(device_->info().kind));
   if (named) {
     named_ = *std::move(named);
   } else {
-    std::fprintf(stderr, "ucudnn: the network file is not used: %s\n",
-                 named.error().message.c_str());
+    WarnOnce("the network file is not used: " + named.error().message);
   }
 }
 

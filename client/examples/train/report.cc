@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/median.h"
+#include "base/plan/prediction.h"
 #include "client/cli/command.h"
 
 namespace ucudnn::train {
@@ -166,8 +167,8 @@ Json ToJson(const Report& report) {
 }
 
 std::string ToTable(const Report& report) {
-  ctl::Table table({"RANK", "DEVICE", "BATCH", "PREDICTED", "CONVOLUTIONS",
-                    "DEVIATION", "BOTH PASSES"});
+  ctl::Table table({"RANK", "DEVICE", "BATCH", std::string(kPredictedHeading),
+                    "CONVOLUTIONS", "DEVIATION", "BOTH PASSES"});
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const RankReport& rank = report.ranks[r];
     table.AddRow({std::to_string(r), rank.device_kind,
@@ -182,8 +183,8 @@ std::string ToTable(const Report& report) {
                   report.even ? "evenly split" : report.source, report.reason);
   text += table.Text();
   text += fmt::format(
-      "\nslowest rank: convolutions {}, predicted {}; both passes {}\n",
-      Shown(Largest(report, &RankReport::convolutions)),
+      "\nslowest rank: convolutions {}, {} {}; both passes {}\n",
+      Shown(Largest(report, &RankReport::convolutions)), kPredicted,
       Shown(Largest(report, &RankReport::predicted)),
       Shown(TypicalSlowest(report)));
   text += fmt::format("exchange of gradients after the passes {}, step {}\n",

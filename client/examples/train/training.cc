@@ -192,7 +192,6 @@ class Training {
       session_ = *std::move(session);
       part_.plan = &*session_->rank_plan().workspace;
     }
-    Say(session_->reason());
     return {};
   }
 

@@ -23,13 +23,18 @@ UCUDNN_API int ucudnn_session_active_comm_f(ucudnn_session* session,
  * duplicated. Opens this rank's device and finds a plan: from the plan file,
  * the coordinator, the cache, or else undivided; all ranks agree on it. An
  * unavailable or slow coordinator delays the call by at most ask_within_ms and
- * never makes it fail. Waits at most ask_within_ms, await_measurements_ms and,
+ * never makes it fail; rank 0 then says in one line on stderr what the job runs
+ * and why. Waits at most ask_within_ms, await_measurements_ms and,
  * for each plan that the ranks consider, agree_within_ms. `options` may be
  * destroyed afterwards.
  *
  * All ranks return UCUDNN_OK, or all return the same error, with the same text
  * in ucudnn_last_error_message(NULL); `*session` is then null:
- *   UCUDNN_INVALID_ARGUMENT     an option is malformed, or ranks differ in one
+ *   UCUDNN_INVALID_ARGUMENT     an option is malformed, ranks differ in one, no
+ *                               network is named, or the plan file cannot be
+ *                               read
+ *   UCUDNN_NOT_FOUND            the coordinator does not know the network, of
+ *                               which no option gives the layers
  *   UCUDNN_FAILED_PRECONDITION  a kernel does not fit into the limit even
  *                               undivided, or MPI is not initialised
  *   UCUDNN_DEADLINE_EXCEEDED    a rank did not take part in time

@@ -106,7 +106,8 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  * "64MiB".
  *
  *   batch                  images of the mini-batch, over all ranks; required
- *   network                the network's name; default: the one in the file
+ *   network                the network's name; default: the one in the file.
+ *                          It or one of the next two is required
  *   network_file           a CSV or ONNX file with its convolutions
  *   network_csv            the text of such a CSV file
  *   precision              FP32 (default), TF32, TRUE_HALF, PSEUDO_HALF or BF16
@@ -119,7 +120,8 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *                          (measures only the sizes that plans need);
  *                          UCUDNN_BATCH_SIZE_POLICY
  *   coordinators           "host:port,..."; UCUDNN_COORDINATOR
- *   plan_file              a plan to use; UCUDNN_PLAN_FILE
+ *   plan_file              a plan to use; UCUDNN_PLAN_FILE. It must be
+ *                          readable; one for another job is passed over
  *   cache_dir              where plans are kept; UCUDNN_CACHE_DIR
  *   auto_replan            1: adopt plans that the coordinator proposes by
  *                          itself; 0 (default): people accept them;
@@ -140,12 +142,14 @@ UCUDNN_API int ucudnn_options_set(ucudnn_options* options, const char* name,
 /* -------------------------------------------------------------- session */
 
 /* ucudnn_session_init (ucudnn/mpi.h) creates a session and
- * ucudnn_session_finalize ends it. All ranks of its communicator must make
- * collective calls in the same order. Such a call has the same outcome on all
- * ranks and returns within the stated bound even if a rank is lost:
- * UCUDNN_DEADLINE_EXCEEDED. After that, the session only accepts
- * ucudnn_session_finalize, which is quick, and the program should exit without
- * MPI_Finalize, which would wait for the lost rank. */
+ * ucudnn_session_finalize ends it. If the job has no plan from where it asked
+ * for one, rank 0 says so in one line on stderr. All ranks of its communicator
+ * must make collective calls in the same order. Such a call has the same
+ * outcome on all ranks and returns within the stated bound even if a rank is
+ * lost: UCUDNN_DEADLINE_EXCEEDED, naming the rank if it is on this node. After
+ * that, the session only accepts ucudnn_session_finalize, which is quick, and
+ * the program should exit without MPI_Finalize, which would wait for the lost
+ * rank. */
 
 UCUDNN_API int ucudnn_session_rank(const ucudnn_session* session);
 UCUDNN_API int ucudnn_session_size(const ucudnn_session* session);
@@ -158,8 +162,9 @@ UCUDNN_API int64_t ucudnn_session_first_image(const ucudnn_session* session);
  * ucudnn_session_allreduce applies it. */
 UCUDNN_API double ucudnn_session_weight(const ucudnn_session* session);
 UCUDNN_API int64_t ucudnn_session_global_batch(const ucudnn_session* session);
-/* The predicted time of one step's convolutions, in milliseconds: on this rank,
- * and on the slowest rank. 0 if nothing was measured. */
+/* The predicted time of one step, in milliseconds: on this rank, and on the
+ * slowest rank; convolutions only. Shares do not consider the GPUs' memory. 0
+ * if nothing was measured. */
 UCUDNN_API double ucudnn_session_predicted_ms(const ucudnn_session* session);
 UCUDNN_API double ucudnn_session_predicted_step_ms(
     const ucudnn_session* session);

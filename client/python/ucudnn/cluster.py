@@ -12,7 +12,7 @@ from ucudnn.files import PathLike, read_json
 from ucudnn.json_objects import decode
 from ucudnn.plans import WorkspacePlan, optional_time
 from ucudnn.problems import problem_text
-from ucudnn.shown import Shown, Table
+from ucudnn.shown import PREDICTED, Shown, Table
 from ucudnn.sizes import size_text, time_text
 
 
@@ -190,7 +190,8 @@ class JobPlan(Shown):
 
     id: int
     request: PlanRequest
-    predicted_us: float  # the slowest rank's
+    # The slowest rank's; convolutions only, of a memory plan whole iterations.
+    predicted_us: float
     lower_bound_us: float
     optimal: bool
     undivided_us: Optional[float]
@@ -227,6 +228,7 @@ class JobPlan(Shown):
         return Table(
             f"JobPlan {self.id}: {self.request.network}, batch "
             f"{self.request.batch}, {self.request.limit_text()}: "
+            f"{'' if self.memory_plans else PREDICTED + ' '}"
             f"{time_text(self.predicted_us)}, undivided "
             f"{optional_time(self.undivided_us)}",
             ("rank", "device kind", "batch", "weight", "time", "why"),

@@ -151,7 +151,11 @@ class Session:
     def __init__(self, comm: Any, **options: Any) -> None:
         """Collective over `comm`, an mpi4py communicator or a Fortran communicator
         handle. Raises InvalidArgument if an option is malformed or differs
-        between ranks, NoPlan if a kernel does not fit into the limit."""
+        between ranks, if no network is named or the plan file cannot be read;
+        Error if the coordinator does not know the network, whose layers no option
+        gives; NoPlan if a kernel does not fit into the limit. If a coordinator is
+        away, the job runs a cached plan or undivided, and rank 0 says so on
+        stderr."""
         self._session = ctypes.c_void_p()
         library = _library()
         handle = comm if isinstance(comm, int) else comm.py2f()
@@ -231,7 +235,7 @@ class Session:
 
     @property
     def predicted_ms(self) -> float:
-        """Predicted time of this rank's convolutions in one step, in milliseconds;
+        """Predicted time of this rank's step, convolutions only, in milliseconds;
         0 if nothing was measured."""
         return float(self._get("predicted_ms"))
 

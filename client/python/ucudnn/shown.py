@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Sequence
 
 MOST_ROWS = 16  # a screen has 24 lines
+PREDICTED = "predicted (convolutions only)"  # a time, but of a memory plan
 _WIDEST = 40  # characters of a cell
 
 

@@ -55,6 +55,7 @@ export interface PlanRequest {
   batch_policy: string;
   precision: string;
   layout: string;
+  memory?: object | null; // then times are of whole iterations
 }
 
 export interface Campaign {

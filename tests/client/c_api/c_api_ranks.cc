@@ -39,6 +39,28 @@ ucudnn_session* Open() {
   return session;
 }
 
+// A job without a network, and one with a plan file that does not exist.
+Json NamedWrongly() {
+  const auto init = [](const char* name, const char* value) {
+    ucudnn_options* options = nullptr;
+    ucudnn_options_create(&options);
+    ucudnn_options_set(options, "batch", "4");
+    ucudnn_options_set(options, "device", "cpu:1");
+    ucudnn_options_set(options, name, value);
+    if (std::strcmp(name, "plan_file") == 0) {
+      ucudnn_options_set(options, "network_csv", kNetwork);
+    }
+    ucudnn_session* session = nullptr;
+    const int status = ucudnn_session_init(MPI_COMM_WORLD, options, &session);
+    ucudnn_options_destroy(options);
+    Json json = Outcome(nullptr, status);
+    ucudnn_session_finalize(session);
+    return json;
+  };
+  return {{"no_network", init("job_name", "night")},
+          {"no_plan_file", init("plan_file", "/none/plan.json")}};
+}
+
 // Rank 1 names no type that exists; then all ranks sum properly.
 Json UnknownType(ucudnn_session* session, int rank) {
   double gradients[1] = {1};
@@ -107,6 +129,8 @@ int main(int argc, char** argv) {
     json["error"] = ucudnn_last_error_message(nullptr);
   } else if (which == "unknown-type") {
     json = UnknownType(session, rank);
+  } else if (which == "named-wrongly") {
+    json = NamedWrongly();
   } else if (which == "null-comm") {
     json = NullComm(session, rank);
   } else {

@@ -18,6 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(CApiTest, CutsTheNamesOfUnknownOptionsBetweenCharacters) {
   ucudnn_options* options = nullptr;
@@ -28,6 +29,21 @@ TEST(CApiTest, CutsTheNamesOfUnknownOptionsBetweenCharacters) {
   const std::string message = ucudnn_last_error_message(nullptr);
   EXPECT_TRUE(IsPlainText(message)) << message;
   EXPECT_THAT(message, HasSubstr("'" + std::string(63, 'a') + "...'"));
+  ucudnn_options_destroy(options);
+}
+
+TEST(CApiTest, NamesAnOptionOnce) {
+  ucudnn_options* options = nullptr;
+  ASSERT_EQ(ucudnn_options_create(&options), UCUDNN_OK);
+  const auto refused = [&](const char* name, const char* value) {
+    EXPECT_EQ(ucudnn_options_set(options, name, value),
+              UCUDNN_INVALID_ARGUMENT);
+    return std::string(ucudnn_last_error_message(nullptr));
+  };
+  EXPECT_THAT(refused("coordinators", "nowhere"),
+              StartsWith("coordinators: 'nowhere' is given"));
+  EXPECT_THAT(refused("device", "tpu"), StartsWith("device is 'tpu'"));
+  EXPECT_THAT(refused("batch", "none"), StartsWith("batch: "));
   ucudnn_options_destroy(options);
 }
 
@@ -63,6 +79,17 @@ TEST_F(CApiRanksTest, AllRanksRefuseGradientsOfAnUnknownType) {
     // The session stays usable.
     EXPECT_EQ(rank["next"]["status"], UCUDNN_OK) << rank;
     EXPECT_DOUBLE_EQ(rank["mean"], 1);
+  }
+}
+
+TEST_F(CApiRanksTest, RefuseWhatAJobNamesWrongly) {
+  for (const Json& rank : Job("named-wrongly")) {
+    EXPECT_EQ(rank["no_network"]["status"], UCUDNN_INVALID_ARGUMENT) << rank;
+    EXPECT_EQ(rank["no_network"]["message"],
+              "rank 0: network or network_file is required");
+    EXPECT_EQ(rank["no_plan_file"]["status"], UCUDNN_INVALID_ARGUMENT) << rank;
+    EXPECT_THAT(rank["no_plan_file"]["message"].get<std::string>(),
+                StartsWith("rank 0: plan file: /none/plan.json: "));
   }
 }
 

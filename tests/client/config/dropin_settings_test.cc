@@ -69,8 +69,8 @@ TEST(DropInSettingsTest, TakesThePlanFilesNetworkIfATotalIsDivided) {
       ResolveDropInSettings(With({{"UCUDNN_PLAN_FILE", "/p.json"},
                                   {"UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB"}}));
   EXPECT_EQ(total->network_file, "/p.json");
-  const auto each = ResolveDropInSettings(
-      With({{"UCUDNN_PLAN_FILE", "/p.json"}, {"UCUDNN_NETWORK_FILE", "/n"}}));
+  const auto each =
+      ResolveDropInSettings(With({{"UCUDNN_PLAN_FILE", "/p.json"}}));
   EXPECT_EQ(each->network_file, "");
 }
 

@@ -79,10 +79,12 @@ TEST(DeviceMatchTest, NamesTheRankThatRequestsAnInvisibleGpu) {
   EXPECT_THAT(
       Given({Seeing({"GPU-a"}), Seeing({"GPU-a"}, "gpu:1")}),
       ElementsAre(
-          "rank 1: there is no GPU 1; the rank sees 1, counted from 0"));
+          "rank 1: there is no gpu:1; this rank sees 1, counted from 0"));
+  EXPECT_THAT(Given({Seeing({}, "gpu:0")}),
+              ElementsAre("rank 0: there is no gpu:0; this rank sees no GPU"));
   EXPECT_THAT(
       Given({Seeing({}, "GPU-x")}),
-      ElementsAre("rank 0: the rank does not see GPU-x; it sees no GPU"));
+      ElementsAre("rank 0: this rank does not see GPU-x; it sees no GPU"));
 }
 
 TEST(DeviceMatchTest, ReadsDeviceRequests) {

@@ -73,6 +73,17 @@ TEST_F(RanksTest, ReturnInTimeIfARankIsLostDuringCreation) {
   EXPECT_EQ(ranks[1]["usable"], true);
 }
 
+TEST_F(RanksTest, NameTheRankThatKeepsThemWaiting) {
+  const auto ranks = Job("single", "absent");
+  for (const int r : {0, 1}) {
+    const Json& rank = ranks[std::size_t(r)];
+    EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED");
+    EXPECT_EQ(rank["message"],
+              "the ranks did not agree in time: rank 2 has not made this "
+              "collective call");
+  }
+}
+
 TEST_F(RanksTest, SkipLaterCollectivesAfterMpiFailed) {
   for (const char* call :
        {"Iallgather", "Iallgatherv", "Ibcast", "Iallreduce", "Comm_idup"}) {

@@ -4,7 +4,8 @@
 //
 // CASE lists which ranks are in, such as 101, or is "lost": 101, but the last
 // rank is lost after the agreement. Or it is the name of an MPI call, such as
-// Ibcast, which fails at once on rank 1; that rank then calls Max.
+// Ibcast, which fails at once on rank 1; that rank then calls Max. Or it is
+// "absent": the last rank makes no call.
 
 #include <mpi.h>
 #include <unistd.h>
@@ -119,9 +120,16 @@ int Main(int argc, char** argv) {
   if (!losing && which.find_first_not_of("01") != std::string::npos) {
     if (rank == 1) failing = which;
     nlohmann::json json;
-    json["code"] = CodeOf(Make(*ranks, which, Within(milliseconds(700))));
+    if (which != "absent" || rank != 2) {
+      const Status made = Make(*ranks, which, Within(milliseconds(700)));
+      json["code"] = CodeOf(made);
+      json["message"] = made ? "" : made.error().message;
+    }
     json["usable"] = ranks->usable();
-    json["next"] = CodeOf(StatusOf(ranks->Max(rank, Within(milliseconds(0)))));
+    if (which != "absent") {
+      json["next"] =
+          CodeOf(StatusOf(ranks->Max(rank, Within(milliseconds(0)))));
+    }
     Tell(folder, rank, json);
     // MPI_Finalize would wait for the incomplete collective, and mpirun ends
     // all ranks once one exits without it.

@@ -105,6 +105,28 @@ TEST(ResolveConfigTest, RefusesABatchOutOfRange) {
   }
 }
 
+TEST(ResolveConfigTest, RequiresANetwork) {
+  SessionOptions options;
+  options.batch = BatchSize(8);
+  EXPECT_EQ(ResolveConfig(options, With({})).error().message,
+            "network or network_file is required");
+  options.network.name = "tiny";
+  EXPECT_TRUE(ResolveConfig(options, With({})));
+}
+
+TEST(ExplicitOptionsTest, DifferIfAnOptionDoes) {
+  using Change = void (*)(SessionOptions*);
+  for (const Change change :
+       {Change([](SessionOptions* o) { o->plan_file = "p.json"; }),
+        Change([](SessionOptions* o) { o->coordinators = "a:1"; }),
+        Change([](SessionOptions* o) { o->job_name = "night"; }),
+        Change([](SessionOptions* o) { o->auto_replan = false; })}) {
+    SessionOptions other = Options();
+    change(&other);
+    EXPECT_NE(ExplicitOptions(other), ExplicitOptions(Options()));
+  }
+}
+
 TEST(ExplicitOptionsTest, DifferIfTheLayersDo) {
   SessionOptions other = Options();
   EXPECT_EQ(ExplicitOptions(other), ExplicitOptions(Options()));

@@ -53,7 +53,13 @@ class Settings {
 Json Run(const Settings& settings, FakeDevice& device) {
   SessionOptions options;
   options.network = TinyNetwork();
+  options.network.name = settings.Text("network", options.network.name);
   if (settings.Number("layers", 1) == 0) options.network.layers.clear();
+  if (settings.Number("filters", 0) > 0) {
+    options.network.layers[1].geometry.filters = settings.Number("filters", 0);
+  }
+  options.precision =
+      ParsePrecision(settings.Text("precision", "FP32")).value();
   options.batch = BatchSize(settings.Number("batch", 8));
   options.ask_within = milliseconds(settings.Number("ask_ms", 5000));
   options.await_measurements = milliseconds(settings.Number("await_ms", 0));

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ class SessionTest : public ::testing::Test {
     variables.insert(variables.end(), environment.begin(), environment.end());
     const RankedRun run = RunRanks(ranks, command, variables, folder_ / "log");
     EXPECT_EQ(run.exit_status, 0) << run.output;
+    told_.clear();
+    std::istringstream lines(run.output);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("ucudnn: ") != std::string::npos) told_.push_back(line);
+    }
     std::vector<Json> results;
     for (int r = 0; r < ranks; ++r) {
       const std::string path = folder_ / fmt::format("rank{}.json", r);
@@ -63,6 +69,9 @@ class SessionTest : public ::testing::Test {
     }
     return results;
   }
+
+  // What the ranks of the last job printed.
+  const std::vector<std::string>& told() const { return told_; }
 
   // A coordinator that splits the batch into these shares.
   void AnswerWith(std::vector<std::int64_t> shares) {
@@ -86,6 +95,7 @@ class SessionTest : public ::testing::Test {
 
   test::TemporaryFolder folder_;
   ScriptedCoordinator coordinator_;
+  std::vector<std::string> told_;
 };
 
 TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
@@ -107,6 +117,58 @@ TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
             Json::array({"A/1u/1GiB/fake-1.0", "B/1u/1GiB/fake-1.0",
                          "A/1u/1GiB/fake-1.0"}));
   EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
+  EXPECT_THAT(told(), IsEmpty());
+}
+
+TEST_F(SessionTest, RefusesAJobWithoutANetwork) {
+  for (const Json& rank : Job(2, {"layers=0", "network="})) {
+    EXPECT_EQ(rank["code"], "INVALID_ARGUMENT") << rank.dump(2);
+    EXPECT_EQ(rank["message"], "rank 0: network or network_file is required");
+  }
+}
+
+TEST_F(SessionTest, RefusesANetworkThatTheCoordinatorDoesNotKnow) {
+  coordinator_.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
+    return Fail(Code::kNotFound, "there is no network 'typo'");
+  };
+  for (const Json& rank :
+       Job(2, {"layers=0", "network=typo"}, {Coordinator()})) {
+    EXPECT_EQ(rank["code"], "NOT_FOUND") << rank.dump(2);
+    EXPECT_EQ(rank["message"],
+              "rank 0: coordinator " + coordinator_.address() +
+                  " does not know network 'typo'; a network that `ucudnn "
+                  "networks` lists is accepted, or its layers in network_file");
+  }
+}
+
+TEST_F(SessionTest, RefusesAPlanFileThatCannotBeRead) {
+  AnswerWith({4, 4});
+  const std::string broken = folder_ / "broken.json";
+  std::ofstream(broken) << "{\"ranks\": 3}";
+  for (const std::string& file : {folder_ / "none", folder_.path(), broken}) {
+    const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + file});
+    for (const Json& rank : ranks) {
+      EXPECT_EQ(rank["code"], "INVALID_ARGUMENT") << rank.dump(2);
+      EXPECT_THAT(rank["message"].get<std::string>(),
+                  HasSubstr("rank 0: plan file: " + file + ": "));
+    }
+  }
+  EXPECT_THAT(PlanCalls(), IsEmpty());
+}
+
+TEST_F(SessionTest, SaysNothingIfUndividedIsWhatWasAskedFor) {
+  const auto ranks = Job(2, {}, {"UCUDNN_BATCH_SIZE_POLICY=undivided"});
+  EXPECT_EQ(ranks[0]["source"], "undivided") << ranks[0].dump(2);
+  EXPECT_THAT(told(), IsEmpty());
+}
+
+TEST_F(SessionTest, SaysWhyAPlanIsNotCached) {
+  AnswerWith({4, 4});
+  std::ofstream(folder_ / "cache") << "a file, not a folder";
+  const auto ranks = Job(2, {}, {Coordinator()});
+  EXPECT_EQ(ranks[0]["source"], "coordinator") << ranks[0].dump(2);
+  EXPECT_THAT(ranks[0]["plan"]["reasons"].dump(),
+              HasSubstr("the plan is not cached: " + folder_ / "cache"));
 }
 
 TEST_F(SessionTest, WarnsRanksThatShareADevice) {
@@ -168,12 +230,14 @@ TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
     EXPECT_EQ(ranks[r]["reason"], ranks[0]["reason"]);
     EXPECT_THAT(ranks[r]["reason"].get<std::string>(),
                 AllOf(HasSubstr("coordinator " + dead + " cannot be reached"),
-                      HasSubstr("cached plan")));
+                      HasSubstr("; no cached plan in " + folder_ / "cache")));
     const Json& kernels = ranks[0]["plan"]["ranks"][r]["workspace"]["kernels"];
     ASSERT_EQ(kernels.size(), 5U);
     EXPECT_EQ(kernels[0]["micro_batches"][0]["algorithm"], "lavish");
     EXPECT_EQ(kernels[0]["micro_batches"][0]["batch"], batches[r]);
   }
+  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny runs undivided: " +
+                                  ranks[0]["reason"].get<std::string>()));
 }
 
 TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
@@ -234,6 +298,8 @@ TEST_F(SessionTest, UsesTheCachedPlanOnceTheCoordinatorIsAway) {
                       HasSubstr("; cached plan 7 in ")));
   }
   EXPECT_EQ(second[0]["batch"], 6);
+  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny: " +
+                                  second[0]["reason"].get<std::string>()));
   // Another request has another plan.
   EXPECT_EQ(Job(2, {"ask_ms=300", "batch=9"}, {address})[0]["source"],
             "undivided");
@@ -267,15 +333,15 @@ TEST_F(SessionTest, SkipsAPlanFileThatIsNotForThisJob) {
   const std::string path = folder_ / "plan.json";
   ASSERT_TRUE(WritePlanFile(
       path, TinyPlan(TinyRequest(BatchSize(9), {kKind, kKind}), {8, 1})));
-  for (const std::string& file : {path, folder_ / "none"}) {
-    const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + file});
-    for (const Json& rank : ranks) {
-      EXPECT_EQ(rank["source"], "coordinator") << rank.dump(2);
-      EXPECT_THAT(rank["reason"].get<std::string>(),
-                  AllOf(HasSubstr("plan file"), HasSubstr(file),
-                        HasSubstr("; plan 7 of coordinator")));
-    }
+  const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + path});
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["source"], "coordinator") << rank.dump(2);
+    EXPECT_THAT(rank["reason"].get<std::string>(),
+                AllOf(HasSubstr("plan file " + path + " does not fit the job"),
+                      HasSubstr("; plan 7 of coordinator")));
   }
+  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny: " +
+                                  ranks[0]["reason"].get<std::string>()));
 }
 
 TEST_F(SessionTest, SkipsAPlanThatOneRanksDeviceCannotRun) {
@@ -309,6 +375,13 @@ TEST_F(SessionTest, RefusesRanksWithDifferentOptions) {
               "rank 2 has batch=16, rank 0 has batch=8; all ranks must have "
               "the same");
   }
+  // Not as their kernels, which the precision makes different too.
+  EXPECT_EQ(Job(2, {"precision=FP32/BF16"})[0]["message"],
+            "rank 1 has precision=BF16, rank 0 has precision=FP32; all ranks "
+            "must have the same");
+  EXPECT_EQ(Job(2, {"filters=6/7"})[0]["message"],
+            "rank 1 has another network (network_file) than rank 0; all ranks "
+            "must have the same");
 }
 
 TEST_F(SessionTest, ReportsOneRanksErrorOnAllRanks) {
@@ -366,6 +439,8 @@ TEST_F(SessionTest, SharesTheBatchEvenWithoutKnowingTheLayers) {
   EXPECT_THAT(ranks[0]["plan"]["ranks"][0]["workspace"]["kernels"], IsEmpty());
   EXPECT_THAT(ranks[0]["reason"].get<std::string>(),
               HasSubstr("no coordinator is named"));
+  EXPECT_THAT(told(), ElementsAre(HasSubstr(
+                          "job tiny runs undivided and without kernels: ")));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ export function bars(rows: Bar[]): (colors: Colors, width: number) => Drawing {
               ]
             : [],
         xAxis: {
-          ...axis(colors, 'time of an iteration'),
+          ...axis(colors, 'time'),
           type: 'value',
           nameGap: 26,
           splitNumber: width < 480 ? 2 : 5,

@@ -3,7 +3,7 @@
 
 import type { Colors, Drawing } from '../chart.js';
 import { axis, tooltip } from '../chart.js';
-import { counted, mark, time, whole } from '../format.js';
+import { counted, kPredicted, mark, time, whole } from '../format.js';
 import type { StepTimes } from '../types.js';
 import { kBand } from './deviation.js';
 
@@ -37,17 +37,17 @@ export function steps(
   const usual = Math.max(...revisions.map((r) => Math.max(r.median_us, r.predicted_us)));
   const slowest = Math.max(...revisions.flatMap((r) => [...r.first_us, ...r.latest_us]));
   const top = Math.min(1.1 * slowest, kTop * usual);
-  return (colors, width) => ({
+  return (colors) => ({
     height: 300,
     says: revisions
       .map(
         (r) =>
           `revision ${r.revision}: ${counted(r.count, 'step')}, median ` +
-          `${time(r.median_us)}, predicted convolutions ${time(r.predicted_us)}`,
+          `${time(r.median_us)}, ${kPredicted.toLowerCase()} ${time(r.predicted_us)}`,
       )
       .join('; '),
     option: {
-      grid: { left: 68, right: width < 480 ? 24 : 128, top: 28, bottom: 48 },
+      grid: { left: 68, right: 24, top: 28, bottom: 48 },
       tooltip: {
         ...tooltip(colors),
         trigger: 'item',
@@ -100,8 +100,8 @@ export function steps(
             lineStyle: { color: colors.text, type: 'dashed' },
             label: {
               color: colors.text,
-              position: width < 480 ? 'insideEndTop' : 'end',
-              formatter: `predicted ${time(r.predicted_us)}`,
+              position: 'insideEndTop',
+              formatter: `${kPredicted.toLowerCase()} ${time(r.predicted_us)}`,
             },
             data:
               r.predicted_us > 0

@@ -53,7 +53,7 @@ function revisionTable(): Table<{ job: Job; revision: JobRevision }> {
             : h('span', {}, revision.adopted_ms > 0 ? 'was adopted' : 'was not adopted') },
       { title: 'Plan', cell: (row) => planLink(row.revision.plan_id) },
       {
-        title: 'Predicted',
+        title: format.kPredicted,
         numeric: true,
         cell: (row) => format.time(row.revision.predicted_us || null),
       },
@@ -121,7 +121,7 @@ function rankTable(): Table<{ job: Job; rank: JobRank }> {
         cell: text((s) => format.time(s.p90_us)),
       },
       {
-        title: 'Predicted',
+        title: format.kPredicted,
         numeric: true,
         sort: number((s) => s.predicted_us),
         cell: text((s) => format.time(s.predicted_us || null)),

@@ -57,10 +57,13 @@ export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> 
         cell: (row) => format.bytes(limitOf(row.request)),
       },
       {
-        title: 'Predicted',
+        title: format.kPredicted,
         numeric: true,
         sort: (row) => row.predicted_us,
-        cell: (row) => format.time(row.predicted_us),
+        cell: (row) => [
+          format.time(row.predicted_us),
+          row.request.memory ? h('span', { class: 'sub' }, 'whole iteration') : null,
+        ],
       },
       {
         title: 'Undivided',

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/prediction.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
@@ -13,6 +14,7 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class JobsCliTest : public ::testing::Test {
@@ -62,6 +64,24 @@ TEST_F(JobsCliTest, TellOfIdleDevices) {
               HasSubstr("2 idle NVIDIA H200/132u/139GiB/cudnn-9.19 devices on "
                         "its nodes: started again with them, a step's "
                         "convolutions would take 12.5 ms instead of 20.0 ms"));
+}
+
+TEST_F(JobsCliTest, SayWhatAPredictionCovers) {
+  coordinator_.get_job = [](const v1::GetRequest& request) -> Result<v1::Job> {
+    v1::Job job;
+    job.set_id(request.id());
+    job.add_revisions()->set_predicted_ns(20'000'000);
+    return job;
+  };
+  EXPECT_THAT(Run({"show", "job", "1234"}).out,
+              AllOf(HasSubstr(kPredictedHeading), HasSubstr(kPredictionNote)));
+  coordinator_.replan_job = [](const v1::ReplanJobRequest&) {
+    v1::JobRevision revision;
+    revision.set_predicted_ns(20'000'000);
+    return Result<v1::JobRevision>(revision);
+  };
+  EXPECT_THAT(Run({"replan", "1234", "--accept"}).out,
+              HasSubstr(", predicted (convolutions only) 20.0 ms;"));
 }
 
 TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/prediction.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/scripted_coordinator.h"
@@ -73,6 +74,37 @@ TEST_F(ListCliTest, PicksValuesByJsonPath) {
   EXPECT_EQ(Devices({"-o", "jsonpath={[0].nothing}"}), "");
   EXPECT_THAT(Devices({"-o", "jsonpath={[x]}"}, 2), HasSubstr("[x] is given"));
   EXPECT_THAT(Devices({"-o", "tables"}, 2), HasSubstr("wide, json, yaml"));
+}
+
+TEST_F(ListCliTest, SaysWhatPredictionsOfPlansCover) {
+  const auto plan = [](bool memory) {
+    v1::Plan made;
+    made.set_predicted_ns(20'000'000);
+    if (memory) made.mutable_request()->mutable_memory()->set_budget_bytes(1);
+    return made;
+  };
+  coordinator_.list_plans =
+      [&](const v1::ListRequest& request) -> Result<v1::ListPlansResponse> {
+    v1::ListPlansResponse page;
+    if (!request.after().empty()) return page;
+    *page.add_plans() = plan(false);
+    *page.add_plans() = plan(true);
+    return page;
+  };
+  coordinator_.get_plan = [&](const std::string& id) -> Result<v1::Plan> {
+    return plan(id == "2");
+  };
+  const auto run = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), test::ProgramPath("ucudnn"));
+    command.insert(command.end(), {"--coordinator", coordinator_.address()});
+    return test::Run(command).out;
+  };
+  const std::string listed = run({"plans"});
+  EXPECT_THAT(listed, HasSubstr(kPredictedHeading));
+  EXPECT_THAT(listed, HasSubstr("20.0 ms (whole iteration)"));
+  EXPECT_THAT(listed, HasSubstr("20.0 ms  "));
+  EXPECT_THAT(run({"show", "plan", "1"}), HasSubstr(kPredictedHeading));
+  EXPECT_THAT(run({"show", "plan", "2"}), Not(HasSubstr(kPredictedHeading)));
 }
 
 TEST_F(ListCliTest, SortsByColumnsAndMembers) {

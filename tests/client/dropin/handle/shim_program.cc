@@ -1,6 +1,6 @@
 // A program built without ucudnn, or with the handle instead of cuDNN's: asks
 // cuDNN for an algorithm, runs a convolution, and prints the algorithm, what
-// ran, and the sum of the result.
+// ran, and the sum of the result. With an argument, again with another handle.
 
 #include <cudnn.h>
 
@@ -16,7 +16,9 @@ using Handle = UcudnnHandle_t;
 using Handle = cudnnHandle_t;
 #endif
 
-int main() {
+namespace {
+
+void RunOnce() {
   constexpr int kImages = 32;
   const int in[] = {kImages, 3, 6, 6};
   const int in_strides[] = {108, 36, 6, 1};
@@ -64,5 +66,11 @@ int main() {
   cudnnDestroyFilterDescriptor(w);
   cudnnDestroyConvolutionDescriptor(conv);
   cudnnDestroy(handle);
+}
+
+}  // namespace
+
+int main(int argc, char** /*argv*/) {
+  for (int run = 0; run < argc; ++run) RunOnce();
   return 0;
 }

@@ -114,6 +114,39 @@ TEST(PreloadTest, MeasuresByItselfAndSaysWhyNobodyIsAsked) {
   EXPECT_EQ(std::ranges::count(run.err, '\n'), 1);
 }
 
+TEST(PreloadTest, SaysOnceWhichFilesAreNotUsed) {
+  const test::TemporaryFolder folder;
+  std::map<std::string, std::string> environment = {
+      {"LD_PRELOAD", kPreload},
+      {"UCUDNN_CACHE_DIR", folder.path()},
+      {"UCUDNN_WORKSPACE_LIMIT", "9000"},
+      {"UCUDNN_PLAN_FILE", "/none/plan.json"}};
+  const auto run = [&] {
+    const auto ran =
+        test::Run({test::ProgramPath("shim_program"), "again"}, environment);
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(std::ranges::count(ran.out, '\n'), 2) << ran.out;
+    EXPECT_THAT(ran.out, HasSubstr("status 0"));
+    return ran.err;
+  };
+  const std::string no_plan =
+      "ucudnn: the plan file is not used: /none/plan.json: it cannot be "
+      "opened: No such file or directory\n";
+  EXPECT_EQ(run(), no_plan);
+  // The network is named by the plan file too.
+  environment["UCUDNN_TOTAL_WORKSPACE_SIZE"] = "100000";
+  EXPECT_EQ(run(), no_plan);
+  environment["UCUDNN_PLAN_FILE"] = "";
+  environment["UCUDNN_NETWORK_FILE"] = "/none/network.csv";
+  EXPECT_EQ(run(),
+            "ucudnn: the network file is not used: /none/network.csv: it "
+            "cannot be opened: No such file or directory\n");
+  environment["UCUDNN_TOTAL_WORKSPACE_SIZE"] = "";
+  EXPECT_EQ(run(),
+            "ucudnn: UCUDNN_NETWORK_FILE is not used: it divides what "
+            "UCUDNN_TOTAL_WORKSPACE_SIZE gives, which is not set\n");
+}
+
 TEST(PreloadTest, TakesNoWorkspaceFromAProgramThatNamesNoLimit) {
   const test::TemporaryFolder folder;
   const std::map<std::string, std::string> environment = {

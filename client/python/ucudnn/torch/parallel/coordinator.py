@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
 from ucudnn.rest import Rest, path_of
+from ucudnn.shown import PREDICTED
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import RankShare, SharePlan, even_shares
 
@@ -30,24 +32,26 @@ def kind_of_gpu(url: str, gpu: str) -> str:
 def coordinators_plan(
     url: str, network: str, batch: int, kinds: List[str]
 ) -> SharePlan:
-    """The shares of the coordinator's plan for a registered network. They divide
-    the time of its planned convolutions, which is not that of PyTorch's whole
-    step. If the coordinator has no plan or cannot be reached, even shares, with
-    the reason. Raises InvalidArgument as the coordinator says."""
+    """The shares of the coordinator's plan for a registered network. They count
+    convolutions only, not PyTorch's whole step, and do not consider the GPUs'
+    memory. If the coordinator has no plan or cannot be reached, even shares, with
+    the reason, which is also warned of. Raises InvalidArgument as the coordinator
+    says."""
     request = {"network": network, "batch": batch, "device_kinds": kinds}
     try:
         plan = Rest(url, timeout=_WITHIN_S).post(path_of("plans"), request)
     except (InvalidArgument, NotAllowed):
         raise
     except Error as error:
+        why = f"even shares, because there is no plan: {error}"
+        warnings.warn(f"ucudnn: {why}", stacklevel=2)
         return _plan(
-            [(images, None) for images in even_shares(batch, len(kinds))],
-            [f"even shares, because there is no plan: {error}"],
+            [(images, None) for images in even_shares(batch, len(kinds))], [why]
         )
     return _plan(
         [(int(told.get("batch", 0)), _ms(told)) for told in plan["ranks"]],
         [
-            f"plan {plan.get('id')} of {url}; times are of its convolutions",
+            f"plan {plan.get('id')} of {url}, {PREDICTED}",
             *plan.get("reasons", []),
         ],
     )

@@ -67,8 +67,8 @@ class CurrentShares:
 
     @property
     def predicted_ms(self) -> Optional[float]:
-        """The predicted time of a step, that of the slowest rank; None if nothing
-        was measured."""
+        """The predicted time of a step, that of the slowest rank; of a coordinator's
+        plan or a session convolutions only. None if nothing was measured."""
         return self._plan.predicted_ms
 
     @property
