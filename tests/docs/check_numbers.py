@@ -12,8 +12,8 @@ That is docs/results/h200-figures-2026-11-22.md, which has to be linked there or
 further up under the same heading: its name tells the machine and the date. Each
 number has to stand, rounded as the reader sees it, in a table row, paragraph or
 list item of that page that has one of the given words, or be one of the given
-differences, quotients or products of numbers in these. Limits and defaults, which nobody
-measured, are listed below.
+differences, quotients or products of numbers in these. Limits and defaults, which
+nobody measured, are listed below.
 """
 
 import pathlib
@@ -43,11 +43,12 @@ QUANTITY = re.compile(
 )
 SOURCE = re.compile(r"<!--\s*from\s+([\w-]+):(.*?)-->", re.DOTALL)
 FORMULA = re.compile(r"([\d.]+)\s*([-/*])\s*([\d.]+)$")
+BLOCKS_OF_CODE = r"^```.*?^```"
 NO_CLAIM = [
-    r"^```.*?^```",
-    r"`[^`]*`",
-    r"(?<=\])\([^)]*\)",
+    BLOCKS_OF_CODE,
     r"<!--.*?-->",
+    r"`(?:[^`\n]|\n(?!\n))*`",
+    r"(?<=\])\([^)]*\)",
     r"\b(?:cuDNN|CUDA|PyTorch|Python|Linux|driver|capability)"
     rf" \d+(?:\.\d+)*(?:(?:,| and| or| to) \d+\.\d+)*(?![\d.]|{UNIT})",
 ]
@@ -58,7 +59,7 @@ def check(root: pathlib.Path, name: str, text: str) -> list[str]:
     found = []
     linked, above = "", ""
     numbers = measured(name, text)
-    for start, block in blocks(without(NO_CLAIM[:1], text)):
+    for start, block in blocks(without([BLOCKS_OF_CODE], text)):
         if block.startswith("#"):
             linked = ""
         linked += block
@@ -100,24 +101,20 @@ def evidence(
         return []
     parts = [one_line(part) for part in parts_of(page.read_text())]
     terms = [one_line(term) for term in words.split(";")]
-    formulas = [(term, FORMULA.match(term)) for term in terms]
-    known = []
-    for term, matched in formulas:
-        if matched:
+    known: list[str] = []
+    for term in sorted(terms, key=lambda term: bool(FORMULA.match(term))):
+        if formula := FORMULA.match(term):
+            left, operation, right = formula.groups()
+            if left not in known or right not in known:
+                found.append(f"{place}: {page.name} lacks a number of '{term}' there")
+            a, b = float(left), float(right)
+            result = {"-": a - b, "/": a / b, "*": a * b}[operation]
+            known.append(f"{result:.9f}")
             continue
         having = [part for part in parts if term and term in part]
         if not having:
             found.append(f"{place}: {page.name} does not have '{term}'")
         known += [n for part in having for n in NUMBER.findall(part)]
-    for term, matched in formulas:
-        if not matched:
-            continue
-        left, operation, right = matched.groups()
-        if left not in known + ["100"] or right not in known:
-            found.append(f"{place}: {page.name} lacks a number of '{term}' there")
-        a, b = float(left), float(right)
-        result = {"-": a - b, "/": a / b, "*": a * b}[operation]
-        known.append(f"{result:.9f}")
     return known
 
 
