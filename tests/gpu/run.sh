@@ -79,8 +79,8 @@
 #              package's tests of ucudnn.torch
 #   convert    ucudnn.torch.convert: whole steps of VGG-16, AlexNet and ResNet-18 in
 #              FP32, TF32 and half, enqueued and as CUDA graphs, against PyTorch with
-#              cudnn.benchmark; results under torch.compile and others; with two GPUs
-#              together with planned shares; DIR/torch-convert.md and .json. Needs
+#              cudnn.benchmark and torch.compile; results under the latter and others;
+#              with two GPUs together with planned shares; DIR/torch-convert.md and .json. Needs
 #              torchvision. UCUDNN_ROWS chooses ("checks uneven vgg16:64:FP32") and
 #              orders; UCUDNN_CHECKS, a regular expression, chooses checks; plans
 #              begin within UCUDNN_PLANNING_SECONDS (10) of a row; nothing begins

@@ -31,9 +31,9 @@ class Row(Training):
         super().__init__(text, cached_casts=False)
         torch.backends.cudnn.benchmark = True
 
-    def step(self):
+    def step(self, forward=None):
         self.optimizer.zero_grad(set_to_none=True)
-        self.loss().backward()
+        self.loss(forward).backward()
         self.optimizer.step()
 
     def gradients(self):
@@ -135,6 +135,17 @@ def measure(text):
         select(name)
         told["peak"][name] = peak_of(row.step)
     spent("enqueued")
+    # What PyTorch's compiler makes of the plain model.
+    select("plain")
+    forward = torch.compile(row.model)
+
+    def compiled():
+        row.step(forward)
+
+    laps(compiled, 5)
+    told["eager"]["compiled"] = laps(compiled, ROUNDS * count)
+    told["peak"]["compiled"] = peak_of(compiled)
+    spent("torch.compile")
     graphs = {}
     for name in variants:
         select(name)

@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 
 import matplotlib
 
+import ucudnn.figures.data
 from ucudnn import figures, style
 
 ROOT = Path(os.environ["UCUDNN_TEST_DATA"]).parent.parent
@@ -68,10 +69,16 @@ def test_the_command_draws_what_is_shown(tmp_path):
 def test_shows_the_gain_of_figure_10():
     (axes,) = figures.cluster_10(ROOT).axes
     texts = {text.get_text().strip() for text in axes.texts}
-    assert {"256", "32", "1.00x", "2.37x"} <= texts
+    assert {"256", "64", "1.00x", "3.77x"} <= texts
     assert [t.get_text() for t in axes.get_yticklabels()] == [
         "undivided", "powerOfTwo", "all",
     ]  # fmt: skip
+
+
+def test_figures_leave_out_what_is_too_inaccurate_for_programs():
+    measured = ucudnn.figures.data.profile(ROOT, "alexnet_b256_pow2.csv")
+    assert measured.where(layer="conv3", algorithm="WINOGRAD_NONFUSED").rows
+    assert not measured.where(layer="conv2", algorithm="WINOGRAD_NONFUSED").rows
 
 
 def test_compares_the_best_with_one_byte_less():

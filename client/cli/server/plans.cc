@@ -348,7 +348,8 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "plan", "Make the optimal plan for a network, measuring what is missing");
   AddPlanOptions(plan, options.get());
   plan->add_option("--save", options->save,
-                   "Also write the plan to this file, for UCUDNN_PLAN_FILE")
+                   "Also write the plan to this file; jobs take one without a memory "
+                   "plan as UCUDNN_PLAN_FILE")
       ->option_text("FILE");
   plan->callback([&server, options, chosen] {
     *chosen = [&server, options] { return MakePlan(server, *options); };

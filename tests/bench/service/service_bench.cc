@@ -136,23 +136,25 @@ void NewPlans(const Options& options) {
   served.Start();
   PutNetwork(served, "resnet50");
   RpcLoad load(served.address(), 1);
-  for (const bool divided : {false, true}) {
+  for (const bool total : {false, true}) {
     v1::PlanRequest request = Request("resnet50", 3, 64 << 20);
-    if (divided) request.set_total_workspace_bytes(512 << 20);
+    if (total) request.set_total_workspace_bytes(512 << 20);
     PlanWithMeasurements(served, request);
     std::int64_t more = 0;
     const auto next = [&] {
       // Other limits make other plans; these make no difference to the shares.
       v1::PlanRequest other = request;
       ++more;
-      if (divided) {
+      if (total) {
         other.set_total_workspace_bytes(request.total_workspace_bytes() + more);
       } else {
         other.set_workspace_limit_bytes(request.workspace_limit_bytes() + more);
       }
       return other.SerializeAsString();
     };
-    Row(served, fmt::format("new plan ResNet-50, 3, {}", divided ? "WD" : "WR"),
+    Row(served,
+        fmt::format("new plan ResNet-50, 3, {}",
+                    total ? "512 MiB in all" : "64 MiB a kernel"),
         [&] {
           return load.Closed(std::string(kCoordinator) + "CreatePlan", next, 1,
                              Seconds(options.seconds));

@@ -24,8 +24,17 @@ H200 = "NVIDIA H200, cuDNN 9.19, FP32, NCHW"
 
 @functools.lru_cache(maxsize=None)
 def profile(root: PathLike, name: str) -> Profile:
-    """A file of tests/data/h200."""
-    return Profile.read(Path(root) / "tests/data/h200" / name)
+    """A file of tests/data/h200, without the algorithm that is too inaccurate for
+    the drop-in handle: Winograd on the 5x5 filters of AlexNet's conv2 (ADR 9)."""
+    measured = Profile.read(Path(root) / "tests/data/h200" / name)
+    return Profile(
+        [
+            row
+            for row in measured.rows
+            if (row.network, row.layer, row.algorithm)
+            != ("alexnet", "conv2", "WINOGRAD_NONFUSED")
+        ]
+    )
 
 
 def result(root: PathLike, name: str) -> Any:

@@ -54,12 +54,13 @@ _ALGORITHMS = {
 def cluster_6(root: PathLike = ".") -> Any:
     """CLUSTER 2018, figure 6: the Pareto front of AlexNet's conv2 forward."""
     measured = profile(root, _EVERY_BATCH)
-    front = pareto(measured, 256, 120 * MIB, "conv2", "forward")
+    every = pareto(measured, 256, 120 * MIB, "conv2", "forward")
+    front = pareto(measured, 256, 120 * MIB, "conv2", "forward", "powerOfTwo")
     figure = new_figure(figsize=(8.0, 4.0))
     axes = plot_pareto(front, figure.add_subplot())
     axes.set_title(
         f"AlexNet conv2 forward, batch 256, up to 120 MiB\n{H200}: "
-        f"{len(front)} divisions",
+        f"{len(every)} divisions, of which these are in powers of two",
         loc="left", fontsize="medium",
     )  # fmt: skip
     return figure
@@ -118,7 +119,7 @@ def ipsj_11(root: PathLike = ".") -> Any:
 
 
 def cluster_10(root: PathLike = ".") -> Any:
-    """CLUSTER 2018, figure 10 (IPSJ 2017, figure 9): conv2 under 64 MiB."""
+    """CLUSTER 2018, figure 10 (IPSJ 2017, figure 9): conv2 under 120 MiB."""
     measured = profile(root, _EVERY_BATCH)
     plans = {
         "undivided": _conv2(measured, "undivided"),
@@ -126,8 +127,8 @@ def cluster_10(root: PathLike = ".") -> Any:
         "all": _conv2(measured, "all"),
     }
     figure, axes = titled(
-        f"AlexNet conv2 forward, batch 256, 64 MiB; {H200}\n"
-        "paper: 2.33x by all (P100, cuDNN 6)",
+        f"AlexNet conv2 forward, batch 256, 120 MiB; {H200}\n"
+        "paper: 2.33x by all within 64 MiB (P100, cuDNN 6)",
         height=2.8,
     )
     axes.grid(False, axis="y")
@@ -321,7 +322,7 @@ def ipsj_1(root: PathLike = ".") -> Any:
 
 
 def _conv2(measured: Profile, policy: Any) -> WorkspacePlan:
-    return solve_wr(measured, 256, 64 * MIB, policy, layer="conv2", op="forward")
+    return solve_wr(measured, 256, 120 * MIB, policy, layer="conv2", op="forward")
 
 
 def _breakdown(measured: Profile, batch: int, name: str, said: str) -> Any:

@@ -110,6 +110,28 @@ TEST(ModnnScheduleTest, FetchesEarlierWhatTakesLonger) {
   EXPECT_EQ(round.time, 64us);
 }
 
+TEST(ModnnScheduleTest, FetchesNothingEarlyThatDefragmentationWouldFree) {
+  Detour detour;
+  HandGraph& g = detour.g;
+  // t11 alone reads it, so no offloading scheme moves it before.
+  const auto kept = g.Activation("kept", 4);
+  auto last = g.Activation("c6", 1);
+  g.Forward("t6", {detour.c}, {kept, last}, 1);
+  for (int i = 7; i <= 9; ++i) {
+    const auto next = g.Activation("c" + std::to_string(i), 1);
+    g.Forward("t" + std::to_string(i), {last}, {next}, 1);
+    last = next;
+  }
+  const auto y = g.Activation("y", 3);
+  g.Forward("t10", {detour.x, last}, {y}, 10);
+  g.Forward("t11", {kept, y}, {g.Activation("z", 1)}, 10);
+  const MemoryRound round = PlanInTenUnits(g.graph());
+  // x by (9) at 50 us, as above, but t10 needs 8 units beside kept's 4.
+  EXPECT_GE(Find(round, EventOp::kPrefetch, detour.x).start, 54us);
+  // x, and what t9 and t6 made and the defragmentation moved.
+  EXPECT_EQ(Count(round, EventOp::kPrefetch), 3);
+}
+
 TEST(ModnnScheduleTest, DefragmentsWhereNoSchemeMakesRoom) {
   HandGraph g(1);
   const auto a = g.Activation("a", 3);
