@@ -1,51 +1,12 @@
 """ucudnn.torch on real ranks: two processes on the CPU over gloo, which run all
 of torch_ranks.py's scenarios."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
 
 EXACT = 1e-12  # for float64
-RANKS = 2
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """What each rank saw, by scenario."""
-    folder = tmp_path_factory.mktemp("ranks")
-    script = str(Path(__file__).with_name("torch_ranks.py"))
-    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), str(RANKS), str(folder)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    outputs = [process.communicate(timeout=150)[0] for process in processes]
-    assert all(process.returncode == 0 for process in processes), outputs
-    return [
-        json.loads((folder / f"{rank}.json").read_text())
-        for rank in range(RANKS)
-    ]
-
-
-@pytest.fixture(name="told")
-def told_by_both(ranks, request):
-    """What both ranks saw of the scenario that the test is named after."""
-    scenario = request.node.name.partition("test_")[2]
-    told = [rank.get(scenario, "the ranks did not get so far") for rank in ranks]
-    for value in told:
-        if isinstance(value, str) and "Traceback" in value:
-            pytest.fail(value)
-    return told
+SCRIPT = "torch_ranks.py"  # that each rank runs
 
 
 def test_shares_of_unlike_ranks(told):
@@ -196,4 +157,4 @@ def test_new_shares_at_a_step(told):
 
 
 def test_reports_its_own_time(told):
-    assert told == [{"count": 3, "positive": True}] * RANKS
+    assert told == [{"count": 3, "positive": True}] * 2

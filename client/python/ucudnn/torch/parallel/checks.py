@@ -29,6 +29,7 @@ def ddp_of(model: Any) -> DistributedDataParallel:
     """The DDP that `model` is, or that torch.compile wrapped."""
     inner = getattr(model, "_orig_mod", model)
     if isinstance(inner, DistributedDataParallel):
+        _refuse_other_reductions(inner)
         return inner
     name = type(model).__name__
     for base in type(model).__mro__:
@@ -39,11 +40,28 @@ def ddp_of(model: Any) -> DistributedDataParallel:
     raise refuse("attach: model", f"a {name}", _ONLY_DDP)
 
 
+def _refuse_other_reductions(ddp: DistributedDataParallel) -> None:
+    """Gradients that DDP sums apart from its communication hook have no weight."""
+    if ddp._delay_all_reduce_params:
+        raise refuse(
+            "attach: model",
+            "a DDP with delay_all_reduce_named_params, which it averages without "
+            "weights",
+            "one without them is accepted",
+        )
+    if ddp._use_python_reducer:
+        raise refuse(
+            "attach: model",
+            "a DDP under torch._dynamo.config.optimize_ddp='python_reducer', which "
+            "has no buckets to weigh",
+            'optimize_ddp = "ddp_optimizer", the default, is accepted',
+        )
+
+
 def refuse_join(ddp: DistributedDataParallel) -> None:
     """A context of torch.distributed.algorithms.Join lets ranks run out of
     batches at different steps, with gradients that no weight fits."""
-    config = getattr(ddp, "_join_config", None)
-    if config is not None and config.enable:
+    if ddp._join_config.enable:
         raise refuse(
             "attach: the model's forward",
             "inside a Join context",
