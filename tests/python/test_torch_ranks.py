@@ -71,6 +71,23 @@ def test_synchronised_statistics(told):
         assert rank["bare"] > 1e-3
 
 
+def test_counts_too_late_for_synchronised_statistics(told):
+    for rank in told:
+        assert "count: after a backward pass of the step" in rank
+
+
+def test_other_synchronised_statistics(told):
+    for rank in told:
+        assert "1 is a NaiveSyncBatchNorm of __main__" in rank
+        assert "torch.nn.SyncBatchNorm is accepted" in rank
+
+
+def test_no_new_shares_within_a_step(told):
+    for rank in told:
+        assert "refresh: between two passes of a step" in rank["within"]
+        assert rank["after"] is None
+
+
 def test_an_idle_rank(told):
     first, second = told
     assert first["kept"] == [7, 1]

@@ -220,6 +220,17 @@ def warns_of_other_losses():
         dist.all_reduce(tokens)
         (token_loss(out, y.clamp(min=0), "sum") / tokens).backward()
 
+    class DividesWithin(Tokens):
+        """Its loss is computed in its forward pass."""
+
+        def forward(self, x, y):
+            tokens = (y != -100).sum().double()
+            dist.all_reduce(tokens)
+            return token_loss(super().forward(x), y, "sum") / tokens
+
+    def within(shares, ddp, x, y):
+        ddp(x, y).backward()
+
     def counts(shares, ddp, x, y):
         shares.count((y != -100).sum())
         token_loss(ddp(x), y, "mean").backward()
@@ -232,6 +243,7 @@ def warns_of_other_losses():
         + warnings_of(Tokens(), divides, "ranks"),
         "ignores": warnings_of(Tokens(), ignores),
         "divides": warnings_of(Tokens(), divides),
+        "divides within": warnings_of(DividesWithin(), within),
         "divides late": warnings_of(Tokens(), divides_late),
     }
 
@@ -251,16 +263,20 @@ def statistics_of_the_rank_with_most_images():
     dataset = images()
     few_first = {"fast": TIMES["slow"], "slow": TIMES["fast"]}
     none_first = {"fast": {1: 900.0, 8: 900.0}, "slow": {1: 1.0, 8: 8.0}}
-    for name, times, options in (
+    for name, times, of_ddp in (
         ("few", few_first, {}),
-        ("none", none_first, {"idle": True}),
+        ("none", none_first, {}),
+        ("static", few_first, {"static_graph": True}),
+        ("unused", few_first, {"find_unused_parameters": True}),
     ):
         torch.manual_seed(3)
         # Before anything that learns, so that the statistics are the images'.
         model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
         expected = copy.deepcopy(model[0])
-        shares = shared(times=times, **options)
-        ddp = shares.attach(DistributedDataParallel(model), loss="images")
+        shares = shared(times=times, idle=name == "none")
+        ddp = shares.attach(
+            DistributedDataParallel(model, **of_ddp), loss="images"
+        )
         train(ddp, shares.loader(dataset, shuffle=False))
         first = BATCH - max(shares.batches)
         for x in dataset.tensors[0].split(BATCH):

@@ -289,6 +289,36 @@ def synchronised_statistics():
     return told
 
 
+def counts_too_late_for_synchronised_statistics():
+    torch.manual_seed(13)
+    shares = shared()
+    ddp = synchronised(Residual().double())
+    shares.attach(ddp)
+    x, y = (part[: shares.batch] for part in images(1).tensors)
+    with ddp.no_sync():
+        loss_of(ddp, x, y).backward()
+    return refusal(lambda: shares.count(1))
+
+
+def other_synchronised_statistics():
+    class NaiveSyncBatchNorm(nn.BatchNorm1d):
+        pass
+
+    model = nn.Sequential(nn.Linear(5, 4), NaiveSyncBatchNorm(4))
+    return refusal(lambda: shared().attach(DistributedDataParallel(model)))
+
+
+def no_new_shares_within_a_step():
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    x, y = (part[: shares.batch] for part in images(1).tensors)
+    with ddp.no_sync():
+        loss_of(ddp, x, y).backward()
+    within = refusal(shares.refresh)
+    loss_of(ddp, x, y).backward()
+    return {"within": within, "after": refusal(shares.refresh)}
+
+
 def means_and_counts():
     shares = shared()
     model = nn.Linear(1, 1, bias=False).double()
@@ -457,6 +487,9 @@ SCENARIOS = [
     accumulates_under_no_sync,
     a_share_beyond_memory,
     synchronised_statistics,
+    counts_too_late_for_synchronised_statistics,
+    other_synchronised_statistics,
+    no_new_shares_within_a_step,
     an_idle_rank,
     infinite_gradients_of_no_weight,
     means_and_counts,

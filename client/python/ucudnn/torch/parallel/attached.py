@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.parallel.batch import images_of
-from ucudnn.torch.parallel.checks import refuse_join
+from ucudnn.torch.parallel.checks import refuse_capture, refuse_join
 from ucudnn.torch.parallel.hook import (
     Hook,
     HookState,
@@ -45,22 +45,20 @@ class Attached:
         self._images = images
         self._share = RankShare(0, 0, 1, None)
         self._seen = 0  # images since gradients were last exchanged
+        self.accumulating = False  # passes whose gradients are not exchanged yet
         self.own_time = OwnTime(device)
         # Two groups whose kernels may wait at once for the same rank could
         # wait for each other.
-        waits_alone = not any(
+        synchronised = any(
             isinstance(module, torch.nn.SyncBatchNorm)
             for module in ddp.module.modules()
         )
         group = ddp.process_group
-        if unlike and overlap and hook is None and waits_alone:
+        if unlike and overlap and hook is None and not synchronised:
             group = narrow(group)
         self._state = HookState(group, hook, state, overlap)
         self._state.on_end = self.own_time.end
         self._state.after_end = self._after_exchange
-        self.check = LossCheck(groups_of(ddp.process_group))
-        if loss is not None:
-            self.check.end()
         try:
             ddp.register_comm_hook(self._state, weighted_sum)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -74,9 +72,13 @@ class Attached:
         # One rank's buffers, such as BatchNorm's statistics, are everybody's: DDP
         # copies rank 0's before a pass, this the source's after the exchange.
         self._source = 0
-        self._copies = ddp.will_sync_module_buffers() and not hasattr(
-            ddp, "buffer_hook"
+        hooked = hasattr(ddp, "buffer_hook")
+        self._copies = ddp.will_sync_module_buffers() and not hooked
+        self.check = LossCheck(
+            groups_of(ddp.process_group), exchanges=synchronised or hooked
         )
+        if loss is not None:
+            self.check.end()
         if self._copies:
             ddp._register_buffer_comm_hook(None, lambda state, buffers: None)
         # The compiler does not look into what it would compile for each step.
@@ -132,6 +134,7 @@ class Attached:
             self._state.micro_steps = 1
 
     def _after_exchange(self) -> None:
+        self.accumulating = False
         if self.check.active:
             self.check.after_exchange()
         if not self._copies:
@@ -163,6 +166,10 @@ class Attached:
         if not (module.training and torch.is_grad_enabled()):
             return
         refuse_join(self.ddp)
+        if self._device.type == "cuda":
+            refuse_capture()
+        if not module.require_backward_grad_sync:
+            self.accumulating = True
         if self.check.active:
             self.check.before_forward()
         self.own_time.forward()

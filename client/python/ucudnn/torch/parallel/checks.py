@@ -70,6 +70,33 @@ def refuse_join(ddp: DistributedDataParallel) -> None:
         )
 
 
+def refuse_capture() -> None:
+    """A CUDA graph would replay the weights, counts and checks of one step."""
+    if torch.cuda.is_current_stream_capturing():
+        raise refuse(
+            "attach: the model's forward",
+            "while a CUDA graph is captured, which would keep this step's weights",
+            "a step that is not captured is accepted, or "
+            'torch.compile(mode="reduce-overhead")',
+        )
+
+
+def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
+    """Synchronised statistics by others sum gradients over ranks without weights,
+    or take all shares to be equal."""
+    for name, module in ddp.module.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, torch.nn.SyncBatchNorm):
+            continue
+        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+            raise refuse(
+                "attach: model",
+                f"{name or 'the model'} is a {kind} of {type(module).__module__}, "
+                "whose sums over the ranks have no weights",
+                "torch.nn.SyncBatchNorm is accepted",
+            )
+
+
 def refuse_unlike_passes(
     ddp: DistributedDataParallel, plan: SharePlan
 ) -> None:

@@ -47,10 +47,12 @@ def weight_of(
 class LossCheck:
     """Watches the first steps of a model whose kind of loss was not named, and
     warns once of what a mean over a rank's images would not do: exchanges with
-    other ranks outside of the model, and rows of its output without a gradient."""
+    other ranks, and rows of the model's output without a gradient. `exchanges` tells
+    whether the model itself makes some, as SyncBatchNorm does."""
 
-    def __init__(self, groups: List[Any]) -> None:
+    def __init__(self, groups: List[Any], exchanges: bool) -> None:
         self._groups = groups
+        self._expected = exchanges
         self._steps = 0
         self._exchanges = 0
         self._mark: Optional[int] = None  # how many exchanges there had been
@@ -62,10 +64,14 @@ class LossCheck:
 
     def before_forward(self) -> None:
         self._look()
+        # DDP's own exchanges are in later passes.
+        if not self._steps and not self._expected:
+            self._set_mark()
 
     def after_forward(self, output: Any) -> None:
         """`output` is the model's."""
-        self._mark = self._sequence()
+        self._look()
+        self._set_mark()
         for tensor in _tensors(output):
             if tensor.requires_grad:
                 tensor.register_hook(self._on_gradient)
@@ -96,8 +102,8 @@ class LossCheck:
             )
         elif self._exchanges:
             self._warn(
-                f"{self._exchanges} exchanges among the ranks outside of the model "
-                f"in {_STEPS} steps; a loss that is divided by a sum over all "
+                f"there were {self._exchanges} exchanges among the ranks in "
+                f"{_STEPS} steps; a loss that is divided by a sum over all "
                 'ranks, or computed on all ranks\' rows, needs loss="ranks"'
             )
         else:

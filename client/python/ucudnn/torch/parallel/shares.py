@@ -100,6 +100,7 @@ class Shares(CurrentShares):
             checks.refuse_unchecked_loader()
         self._refuse_other_ranks(ddp)
         checks.refuse_unlike_passes(ddp, self._plan)
+        checks.refuse_other_statistics(ddp)
         if hook is not None and not overlap:
             raise refuse(
                 "attach: overlap",
@@ -280,11 +281,17 @@ class Shares(CurrentShares):
             self._source.report(time)
 
     def refresh(self) -> bool:
-        """Collective, between two steps: adopts other shares if there is reason
+        """Collective, between two steps (else InvalidArgument): adopts other shares if there is reason
         to, on all ranks or on none, and tells whether it did. Costs an exchange of
         a few bytes among the hosts. Afterwards `batch`, `first_image` and the
         others have changed, and loaders with the old batch must be made anew;
         shares.loader() follows by itself."""
+        if self._attached is not None and self._attached.accumulating:
+            raise refuse(
+                "refresh",
+                "between two passes of a step, whose gradients are not exchanged yet",
+                "between two steps is accepted",
+            )
         with self._uncounted():
             plan = self._source.replan()
         if plan is None:
