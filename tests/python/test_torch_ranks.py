@@ -49,6 +49,14 @@ def test_accumulates_under_no_sync(told):
     assert max(told) < EXACT
 
 
+def test_scaled_and_clipped_gradients(told):
+    assert max(told) < EXACT
+
+
+def test_sparse_gradients(told):
+    assert max(told) < EXACT
+
+
 def test_a_share_beyond_memory(told):
     first, second = told
     assert first["batches"] == [6, 2]

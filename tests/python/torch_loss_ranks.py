@@ -50,6 +50,10 @@ class Tokens(nn.Module):
         return self.head(self.trunk(x).tanh()).unflatten(1, (6, 3))
 
 
+def inputs():
+    return torch.randn(BATCH, 5, generator=torch.Generator().manual_seed(1))
+
+
 def labels():
     """Of each token; those of padding are -100."""
     torch.manual_seed(5)
@@ -78,7 +82,7 @@ def apart(some, others):
 
 def against_one_process(kind, on_rank, whole):
     """The distance of a rank's gradients, and of those by images alone."""
-    x, y = torch.randn(BATCH, 5, generator=torch.Generator().manual_seed(1)), labels()
+    x, y = inputs(), labels()
     expected = gradients(Tokens(), x, y, whole)
     told = {}
     for loss in (kind, "images"):
@@ -163,7 +167,7 @@ def losses_of_several_passes():
         rate = TIMES[kind][1]
         ms = {b: b * rate for b in range(1, (largest or 8) + 1)}
         cache.write("step", ucudnn.torch.StepProfile(kind, ms, largest))
-    x, y = torch.randn(BATCH, 5, generator=torch.Generator().manual_seed(1)), labels()
+    x, y = inputs(), labels()
     told = {}
     for kind, reduction in (("sum", "sum"), ("items", "mean"), ("ranks", "mean")):
         expected = gradients(
@@ -192,7 +196,7 @@ def warnings_of(model, loss, kind=None, steps=4, **options):
     """Of `loss` in the first steps."""
     shares = shared()
     ddp = shares.attach(DistributedDataParallel(model, **options), loss=kind)
-    x = torch.randn(BATCH, 5, generator=torch.Generator().manual_seed(1))
+    x = inputs()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(steps):

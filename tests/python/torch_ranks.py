@@ -10,7 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.distributed.nn.functional import all_reduce as summed
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 from torch_rank import (
     BATCH,
     FOLDER,
@@ -154,6 +154,54 @@ def unlike_passes(folder):
         BATCH, step=lambda b: 1 / 0, name="step", kind=KIND, cache_dir=folder
     )
     shares.attach(synchronised(Residual()))
+
+
+def scaled_and_clipped_gradients():
+    """By a GradScaler, where one rank's gradients overflow in the second step."""
+
+    def trained(model, batches, overflows):
+        optimizer = descend(model)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        for step, (x, y) in enumerate(batches):
+            optimizer.zero_grad()
+            loss = loss_of(model, x, y)
+            if step == 1 and overflows:
+                loss = loss * float("inf")
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            scaler.step(optimizer)
+            scaler.update()
+        return [*model.parameters(), torch.tensor(scaler.get_scale())]
+
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    some = trained(ddp, loader_of(shares), overflows=RANK == 1)
+    return difference(
+        some, trained(network(), DataLoader(images(), BATCH), overflows=True)
+    )
+
+
+def sparse_gradients():
+    told = []
+    rows = torch.tensor([0, 1, 2, 3, 3, 3, 3, 4])
+    for loss in ("images", "items"):
+        model = nn.Embedding(5, 2, sparse=True).double()
+        expected = copy.deepcopy(model)
+        shares = shared()
+        ddp = shares.attach(DistributedDataParallel(model), loss=loss)
+        mine = rows[shares.first_image : shares.first_image + shares.batch]
+        if loss == "items":
+            shares.count(len(mine))
+        ddp(mine).square().mean().backward()
+        expected(rows).square().mean().backward()
+        told.append(
+            difference(
+                [model.weight.grad.to_dense()],
+                [expected.weight.grad.to_dense()],
+            )
+        )
+    return max(told)
 
 
 def a_share_beyond_memory():
@@ -485,6 +533,8 @@ SCENARIOS = [
     unused_parameters,
     own_hook_runs_after,
     accumulates_under_no_sync,
+    scaled_and_clipped_gradients,
+    sparse_gradients,
     a_share_beyond_memory,
     synchronised_statistics,
     counts_too_late_for_synchronised_statistics,

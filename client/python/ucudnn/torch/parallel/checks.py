@@ -76,8 +76,7 @@ def refuse_capture() -> None:
         raise refuse(
             "attach: the model's forward",
             "while a CUDA graph is captured, which would keep this step's weights",
-            "a step that is not captured is accepted, or "
-            'torch.compile(mode="reduce-overhead")',
+            "a step that is not captured is accepted",
         )
 
 

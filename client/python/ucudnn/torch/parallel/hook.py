@@ -132,6 +132,8 @@ def _first(future: Any) -> torch.Tensor:
 
 def scale(gradients: torch.Tensor, factor: Factor) -> None:
     """Multiplies in place; by zero also what is infinite or not a number."""
+    if gradients.is_sparse:
+        gradients = gradients._values()
     if isinstance(factor, torch.Tensor):
         # Without waiting for the device to learn whether it is zero.
         gradients.mul_(factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
 
@@ -21,10 +22,14 @@ class _Using(torch.autograd.Function):
         return (gradient, *map(torch.zeros_like, ctx.parameters))
 
 
-def using_all_parameters(output: Any, model: torch.nn.Module) -> Any:
+def using_all_parameters(output: Any, ddp: DistributedDataParallel) -> Any:
     """`output`, as if all parameters of the model were used. DDP waits for the
     gradient of each on all ranks, and a pass on no images may use fewer."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = [
+        parameter
+        for name, parameter in ddp.module.named_parameters()
+        if parameter.requires_grad and name not in ddp.parameters_to_ignore
+    ]
 
     def used(tensor: torch.Tensor) -> Any:
         if not tensor.is_floating_point():

@@ -137,9 +137,9 @@ class LossCheck:
     def _warn(self, what: str) -> None:
         self.end()
         warnings.warn(
-            f"attach: loss: not given, so gradients are weighed by images, but {what}. "
-            'loss="images" says that each rank\'s loss is the mean over its own '
-            "images, and ends this warning",
+            "attach: loss: not given, so gradients are weighed by images, but "
+            f'{what}. loss="images" says that each rank\'s loss is the mean over '
+            "its own images, and ends this warning",
             stacklevel=2,
         )
 

@@ -289,7 +289,8 @@ class Shares(CurrentShares):
         if self._attached is not None and self._attached.accumulating:
             raise refuse(
                 "refresh",
-                "between two passes of a step, whose gradients are not exchanged yet",
+                "between two passes of a step, whose gradients are not exchanged "
+                "yet",
                 "between two steps is accepted",
             )
         with self._uncounted():
