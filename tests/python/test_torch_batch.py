@@ -16,6 +16,9 @@ def test_counts_the_rows_of_the_first_tensor():
     assert images_of((), {"x": {"ids": x}}) == 4
     # However many more there are behind it.
     assert images_of((x, tensors((1, 4), (1, 4))), {}) == 4
+    # Images and their labels, as a DataLoader collates them.
+    assert images_of(([x, torch.ones(4)], 0), {}) == 4
+    assert images_of(([x, None],), {}) == 4
     # A list of as many as each has rows is no riddle.
     assert images_of((tensors((2, 5), (2, 6)),), {}) == 2
     assert images_of(([], []), {}) == 0
@@ -76,3 +79,5 @@ def test_empties_what_grows_with_the_images():
     assert told["boxes"] == []
     assert told["scale"].shape == (2,)
     assert told["epoch"] == 4
+    with pytest.raises(ucudnn.InvalidArgument, match="a object, which cannot"):
+        emptied(object(), object())

@@ -67,6 +67,7 @@ def test_means_by_items(told):
         assert rank["items"] == pytest.approx(0.75)
         assert rank["ranks"] == pytest.approx(0.5)
         assert "mean: n: -1; one number" in rank["refused"]
+        assert rank["gathered"] == [0] * 6 + [1] * 2
 
 
 def test_statistics_of_the_rank_with_most_images(told):
@@ -117,3 +118,6 @@ def test_refuses_other_losses(told):
         assert "count: n: -1; one number" in rank["negative"]
         assert "delay_all_reduce_named_params" in rank["delayed"]
         assert '"items": no count in this step' in rank["uncounted"]
+    first, second = (rank["idle"] for rank in told)
+    assert first is None
+    assert "8 images on this rank, whose share is 0" in second

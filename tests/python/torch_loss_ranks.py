@@ -254,11 +254,13 @@ def warns_of_other_losses():
 
 def means_by_items():
     shares = shared()
+    shares.attach(DistributedDataParallel(Tokens()), loss="images")
     value = torch.tensor(float(RANK))
     return {
         "items": shares.mean(value, 1 + 2 * RANK).item(),
         "ranks": shares.mean(value, 1).item(),
         "refused": refusal(lambda: shares.mean(value, -1)),
+        "gathered": shares.gather(torch.full((shares.batch,), RANK)).tolist(),
     }
 
 
@@ -418,10 +420,10 @@ def refuses_other_passes():
 def refuses_other_losses():
     x = torch.ones(BATCH, 5)
 
-    def attached(**options):
-        shares = shared()
+    def attached(loss=None, **options):
+        shares = shared(**options)
         model = nn.Linear(5, 3)
-        shares.attach(DistributedDataParallel(model), **options)
+        shares.attach(DistributedDataParallel(model), loss=loss)
         return shares
 
     def delayed():
@@ -434,6 +436,12 @@ def refuses_other_losses():
             )
         )
 
+    def images_when_idle():
+        shares = attached(
+            loss="ranks", times={"fast": {8: 1.0}, "slow": {8: 90.0}}, idle=True
+        )
+        shares._attached.ddp(x)
+
     def uncounted():
         shares = attached(loss="items")
         shares._attached.ddp(part_of(shares, x)).mean().backward()
@@ -441,7 +449,10 @@ def refuses_other_losses():
     return {
         "unknown": refusal(lambda: attached(loss="mean")),
         "counted": refusal(lambda: attached(loss="ranks").count(1)),
-        "gathered": refusal(lambda: attached().gather(x)),
+        "gathered": refusal(
+            lambda: attached().gather(x.clone().requires_grad_())
+        ),
+        "idle": refusal(images_when_idle),
         "rows": refusal(lambda: attached(loss="ranks").gather(x)),
         "several": refusal(lambda: attached().count([1, 2])),
         "negative": refusal(lambda: attached().count(-1)),

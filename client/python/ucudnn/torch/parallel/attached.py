@@ -174,7 +174,8 @@ class Attached:
             self.check.before_forward()
         self.own_time.forward()
         share = self._share
-        if share.batch == 0:
+        # Other losses of an idle rank have no weight, whatever they are of.
+        if share.batch == 0 and self.loss != "ranks":
             return
         if self._images is None:
             images = images_of(args, kwargs)
@@ -182,6 +183,8 @@ class Attached:
             images = whole_number(
                 "attach: images=", self._images(*args, **kwargs), 0, "a number"
             )
+        if images == share.batch == 0:
+            return
         most = share.batch // share.micro_steps
         if images > most and share.micro_steps > 1:
             raise refuse(

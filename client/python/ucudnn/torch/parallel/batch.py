@@ -18,7 +18,7 @@ _SAYS_HOW_MANY = (
 def images_of(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> int:
     """The number of images in a model's arguments: the first dimension of the first
     tensor. Raises InvalidArgument if there is none, or if that tensor is within a
-    list whose length is another number, as with a list of images."""
+    list of likes whose length is another number, as with a list of images."""
     for value in (*args, *kwargs.values()):
         found = _images_in(value)
         if found is not None:
@@ -38,7 +38,8 @@ def _images_in(value: Any) -> Optional[int]:
     if listed and not items:
         return 0
     found = next(filter(_is_known, map(_images_in, items)), None)
-    if listed and found is not None and found != len(items):
+    alike = listed and len(set(map(_kind_of, items))) == 1
+    if alike and found is not None and found != len(items):
         raise refuse(
             "attach: the model's input",
             f"a {type(value).__name__} of {len(items)}, whose first tensor has "
@@ -46,6 +47,14 @@ def _images_in(value: Any) -> Optional[int]:
             _SAYS_HOW_MANY,
         )
     return found
+
+
+def _kind_of(item: Any) -> Any:
+    """What a list's items have in common if each is an image, and images and their
+    labels do not."""
+    if isinstance(item, torch.Tensor):
+        return (item.dim(), item.dtype)
+    return type(item)
 
 
 def _is_known(images: Optional[int]) -> bool:
@@ -81,7 +90,8 @@ def part_of(value: Any, images: int, part: slice) -> Any:
 def emptied(one: Any, two: Any) -> Any:
     """A batch of no images, in the structure of `one`, a batch of one image. What
     grows with the number of images is what differs from `two`, a batch of the
-    same image twice: a tensor's dimension, or a list's length."""
+    same image twice: a tensor's dimension, or a list's length. Raises
+    InvalidArgument for what may hold images otherwise."""
     if isinstance(one, torch.Tensor):
         for dim, sizes in enumerate(zip(one.shape, two.shape)):
             if sizes[0] != sizes[1]:
@@ -96,4 +106,10 @@ def emptied(one: Any, two: Any) -> Any:
         if hasattr(one, "_fields"):
             return type(one)(*items)
         return type(one)(items)
-    return one
+    if one is None or isinstance(one, (bool, int, float, str, bytes)):
+        return one
+    raise refuse(
+        "loader: collate_fn",
+        f"a {type(one).__name__}, which cannot be emptied for an idle rank",
+        "tensors, lists and dictionaries of them are accepted",
+    )

@@ -218,12 +218,14 @@ class Shares(CurrentShares):
 
         Gradients of all ranks' losses reach the rows, as by
         torch.distributed.nn.functional.all_gather, which takes equal shares only.
-        Raises InvalidArgument on another number of rows, or if an attached model
-        was told of another kind of loss."""
-        if self._attached is not None and self._attached.loss != "ranks":
+        Raises InvalidArgument on another number of rows, or if they have gradients
+        and an attached model was told of another kind of loss."""
+        attached = self._attached
+        graded = rows.requires_grad and torch.is_grad_enabled()
+        if graded and attached is not None and attached.loss != "ranks":
             raise refuse(
                 "gather",
-                f"a model attached with loss={self._attached.loss!r}",
+                f"a model attached with loss={attached.loss!r}",
                 'attach(ddp, loss="ranks") is accepted',
             )
         if rows.dim() == 0 or rows.shape[0] != self.batch:
