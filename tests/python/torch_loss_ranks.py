@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import sys
 import warnings
 
 import torch
@@ -239,8 +240,13 @@ def warns_of_other_losses():
         shares.count((y != -100).sum())
         token_loss(ddp(x), y, "mean").backward()
 
+    # Whose ranks exchange something between steps, whatever the loss.
+    sys.modules["pytorch_lightning"] = sys
+    lightning = warnings_of(Tokens(), divides)
+    del sys.modules["pytorch_lightning"]
     normalised = nn.Sequential(nn.BatchNorm1d(5), Tokens())
     return {
+        "lightning": lightning,
         "means": warnings_of(normalised, mean, find_unused_parameters=True),
         "counts": warnings_of(Tokens(), counts),
         "named": warnings_of(Tokens(), ignores, "images")

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from typing import Any, Iterator, List, Optional
 
@@ -21,6 +22,8 @@ from ucudnn.torch.checks import refuse
 
 LOSSES = ("images", "sum", "items", "ranks")
 _STEPS = 2  # that are looked at
+# Their ranks agree between any two steps whether to go on.
+_AGREEING = ("lightning.pytorch", "pytorch_lightning")
 
 
 def check_loss(loss: Optional[str]) -> None:
@@ -53,6 +56,7 @@ class LossCheck:
     def __init__(self, groups: List[Any], exchanges: bool) -> None:
         self._groups = groups
         self._expected = exchanges
+        self._between = not any(name in sys.modules for name in _AGREEING)
         self._steps = 0
         self._exchanges = 0
         self._mark: Optional[int] = None  # how many exchanges there had been
@@ -96,10 +100,11 @@ class LossCheck:
         """The last gradients of a step are being summed, in a backward pass."""
         self._steps += 1
         if self._steps < _STEPS:
-            # What DDP itself exchanges at the end of the pass does not count.
-            torch.autograd.Variable._execution_engine.queue_callback(
-                self._set_mark
-            )
+            if self._between:
+                # What DDP itself exchanges as the pass ends does not count.
+                torch.autograd.Variable._execution_engine.queue_callback(
+                    self._set_mark
+                )
         elif self._exchanges:
             self._warn(
                 f"there were {self._exchanges} exchanges among the ranks in "
