@@ -318,7 +318,8 @@ def synchronised(model):
 
 def synchronised_statistics():
     told = {}
-    for name in ("shares", "counts", "bare"):
+    for name in ("shares", "counts", "compiled", "compiled counts", "bare"):
+        torch._dynamo.reset()
         torch.manual_seed(13)
         model = Residual().double()
         expected = copy.deepcopy(model)
@@ -326,9 +327,11 @@ def synchronised_statistics():
         ddp = synchronised(model)
         if name != "bare":
             shares.attach(ddp)
+        if "compiled" in name:
+            ddp = torch.compile(ddp, backend="aot_eager")
 
         def loss(model, x, y):
-            if name == "counts":
+            if "counts" in name:
                 shares.count(len(x))
             return loss_of(model, x, y)
 
