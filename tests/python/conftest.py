@@ -1,4 +1,12 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+
+RANKS = 2
 
 
 @pytest.fixture
@@ -11,3 +19,36 @@ def eager(monkeypatch):
     monkeypatch.setattr(
         converting, "_compare_passes", lambda done, *rest: done.apply()
     )
+
+
+@pytest.fixture(scope="module")
+def ranks(request, tmp_path_factory):
+    """What each of two ranks saw, by scenario of the test module's SCRIPT."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = str(Path(__file__).with_name(request.module.SCRIPT))
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), str(RANKS), str(folder)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=150)[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes), outputs
+    return [
+        json.loads((folder / f"{rank}.json").read_text())
+        for rank in range(RANKS)
+    ]
+
+
+@pytest.fixture(name="told")
+def told_by_both(ranks, request):
+    """What both ranks saw of the scenario that the test is named after."""
+    scenario = request.node.name.partition("test_")[2]
+    told = [rank.get(scenario, "the ranks did not get so far") for rank in ranks]
+    for value in told:
+        if isinstance(value, str) and "Traceback" in value:
+            pytest.fail(value)
+    return told

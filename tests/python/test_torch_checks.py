@@ -43,6 +43,17 @@ def test_refuses_two_ranks_on_one_gpu():
         checks.refuse_shared_gpu(["GPU-1", "GPU-2", "GPU-1"])
 
 
+def test_refuses_passes_that_a_cuda_graph_captures(monkeypatch):
+    capturing = []
+    monkeypatch.setattr(
+        torch.cuda, "is_current_stream_capturing", lambda: bool(capturing)
+    )
+    checks.refuse_capture()
+    capturing.append(True)
+    with pytest.raises(ucudnn.InvalidArgument, match="CUDA graph is captured"):
+        checks.refuse_capture()
+
+
 def shares_of(batch):
     plan = SharePlan([RankShare(batch, 0, 1, None)], None, None, [])
     return Shares(SimpleNamespace(rank=0), None, FixedSource(plan))

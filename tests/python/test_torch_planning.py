@@ -73,10 +73,10 @@ def test_stays_even_unless_that_takes_longer():
     assert batches(plan_shares(8, tables)) == [5, 3]
 
 
-def test_keeps_rank_0_busy():
-    plan = plan_shares(4, [table({1: 90.0, 4: 99.0}), table({1: 1.0, 4: 4.0})],
-                       idle=True)  # fmt: skip
-    assert batches(plan) == [1, 3]
+def test_leaves_any_rank_idle():
+    tables = [table({1: 90.0, 4: 99.0}), table({1: 1.0, 4: 4.0})]
+    assert batches(plan_shares(4, tables)) == [1, 3]
+    assert batches(plan_shares(4, tables, idle=True)) == [0, 4]
 
 
 def test_gives_no_rank_fewer_images_than_were_measured():

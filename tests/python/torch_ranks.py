@@ -1,16 +1,7 @@
-"""One rank of test_torch_ranks.py: python torch_ranks.py RANK RANKS FOLDER
-
-Runs every scenario below on all ranks together, on the CPU over gloo, and writes
-what each rank saw to FOLDER/RANK.json.
-"""
+"""One rank of test_torch_ranks.py, as torch_rank.py says."""
 
 import copy
-import datetime
 import itertools
-import json
-import sys
-import traceback
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,79 +11,30 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.nn.functional import all_reduce as summed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
+from torch_rank import (
+    BATCH,
+    FOLDER,
+    KIND,
+    RANK,
+    TIMES,
+    alone,
+    descend,
+    difference,
+    images,
+    loader_of,
+    loss_of,
+    network,
+    refusal,
+    run,
+    shared,
+    train,
+)
 
 import ucudnn
 import ucudnn.torch
 from ucudnn.torch.parallel.cache import StepCache
 
-RANK, RANKS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-BATCH = 8
-KIND = ("fast", "slow")[RANK]
-# 6 + 2 images take 6 ms on both.
-TIMES = {"fast": {1: 1.0, 8: 8.0}, "slow": {1: 3.0, 8: 24.0}}
 FILES = itertools.count()
-
-
-def shared(batch=BATCH, times=TIMES, **options):
-    return ucudnn.torch.share(batch, times=times, kind=KIND, **options)
-
-
-def network():
-    torch.manual_seed(3)
-    return nn.Sequential(
-        nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)
-    ).double()
-
-
-def images(steps=3, batch=BATCH):
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(steps * batch, 5, generator=generator).double()
-    y = torch.randint(0, 3, (steps * batch,), generator=generator)
-    return TensorDataset(x, y)
-
-
-def descend(model):
-    """Plain gradient descent: an optimizer that divides by the gradient's size
-    would hide a wrong scale."""
-    return torch.optim.SGD(model.parameters(), lr=0.5)
-
-
-def loss_of(model, x, y):
-    return nn.functional.cross_entropy(model(x), y)
-
-
-def train(model, batches, loss=loss_of):
-    optimizer = descend(model)
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss(model, x, y).backward()
-        optimizer.step()
-    return [p.detach().clone() for p in model.parameters()]
-
-
-def alone(dataset=None, batch=BATCH, model=None, loss=loss_of):
-    """The weights that one process with whole mini-batches gets."""
-    loader = DataLoader(dataset or images(), batch)
-    return train(model or network(), loader, loss)
-
-
-def difference(some, others):
-    return max((a - b).abs().max().item() for a, b in zip(some, others))
-
-
-def loader_of(shares, dataset=None):
-    sampler = shares.sampler(dataset or images(), shuffle=False)
-    return DataLoader(
-        sampler.dataset, shares.batch, sampler=sampler, drop_last=True
-    )
-
-
-def refusal(run):
-    try:
-        run()
-    except ucudnn.Error as error:
-        return f"{type(error).__name__}: {error}"
-    return None
 
 
 # --- Scenarios. Each returns what the test compares.
@@ -214,6 +156,54 @@ def unlike_passes(folder):
     shares.attach(synchronised(Residual()))
 
 
+def scaled_and_clipped_gradients():
+    """By a GradScaler, where one rank's gradients overflow in the second step."""
+
+    def trained(model, batches, overflows):
+        optimizer = descend(model)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        for step, (x, y) in enumerate(batches):
+            optimizer.zero_grad()
+            loss = loss_of(model, x, y)
+            if step == 1 and overflows:
+                loss = loss * float("inf")
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            scaler.step(optimizer)
+            scaler.update()
+        return [*model.parameters(), torch.tensor(scaler.get_scale())]
+
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    some = trained(ddp, loader_of(shares), overflows=RANK == 1)
+    return difference(
+        some, trained(network(), DataLoader(images(), BATCH), overflows=True)
+    )
+
+
+def sparse_gradients():
+    told = []
+    rows = torch.tensor([0, 1, 2, 3, 3, 3, 3, 4])
+    for loss in ("images", "items"):
+        model = nn.Embedding(5, 2, sparse=True).double()
+        expected = copy.deepcopy(model)
+        shares = shared()
+        ddp = shares.attach(DistributedDataParallel(model), loss=loss)
+        mine = rows[shares.first_image : shares.first_image + shares.batch]
+        if loss == "items":
+            shares.count(len(mine))
+        ddp(mine).square().mean().backward()
+        expected(rows).square().mean().backward()
+        told.append(
+            difference(
+                [model.weight.grad.to_dense()],
+                [expected.weight.grad.to_dense()],
+            )
+        )
+    return max(told)
+
+
 def a_share_beyond_memory():
     # The fast rank's memory holds 3 images; 6 take two passes.
     folder = FOLDER / f"cache{next(FILES)}"
@@ -328,7 +318,8 @@ def synchronised(model):
 
 def synchronised_statistics():
     told = {}
-    for name in ("shares", "counts", "bare"):
+    for name in ("shares", "counts", "compiled", "compiled counts", "bare"):
+        torch._dynamo.reset()
         torch.manual_seed(13)
         model = Residual().double()
         expected = copy.deepcopy(model)
@@ -336,15 +327,47 @@ def synchronised_statistics():
         ddp = synchronised(model)
         if name != "bare":
             shares.attach(ddp)
+        if "compiled" in name:
+            ddp = torch.compile(ddp, backend="aot_eager")
 
         def loss(model, x, y):
-            if name == "counts":
+            if "counts" in name:
                 shares.count(len(x))
             return loss_of(model, x, y)
 
         weights = train(ddp, loader_of(shares), loss)
         told[name] = difference(weights, alone(model=expected))
     return told
+
+
+def counts_too_late_for_synchronised_statistics():
+    torch.manual_seed(13)
+    shares = shared()
+    ddp = synchronised(Residual().double())
+    shares.attach(ddp)
+    x, y = (part[: shares.batch] for part in images(1).tensors)
+    with ddp.no_sync():
+        loss_of(ddp, x, y).backward()
+    return refusal(lambda: shares.count(1))
+
+
+def other_synchronised_statistics():
+    class NaiveSyncBatchNorm(nn.BatchNorm1d):
+        pass
+
+    model = nn.Sequential(nn.Linear(5, 4), NaiveSyncBatchNorm(4))
+    return refusal(lambda: shared().attach(DistributedDataParallel(model)))
+
+
+def no_new_shares_within_a_step():
+    shares = shared()
+    ddp = shares.attach(DistributedDataParallel(network()))
+    x, y = (part[: shares.batch] for part in images(1).tensors)
+    with ddp.no_sync():
+        loss_of(ddp, x, y).backward()
+    within = refusal(shares.refresh)
+    loss_of(ddp, x, y).backward()
+    return {"within": within, "after": refusal(shares.refresh)}
 
 
 def means_and_counts():
@@ -513,8 +536,13 @@ SCENARIOS = [
     unused_parameters,
     own_hook_runs_after,
     accumulates_under_no_sync,
+    scaled_and_clipped_gradients,
+    sparse_gradients,
     a_share_beyond_memory,
     synchronised_statistics,
+    counts_too_late_for_synchronised_statistics,
+    other_synchronised_statistics,
+    no_new_shares_within_a_step,
     an_idle_rank,
     infinite_gradients_of_no_weight,
     means_and_counts,
@@ -528,24 +556,5 @@ SCENARIOS = [
 ]
 
 
-def main():
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", rank=RANK, world_size=RANKS,
-        init_method=f"file://{FOLDER}/rendezvous",
-        timeout=datetime.timedelta(seconds=60),
-    )  # fmt: skip
-    told = {}
-    for scenario in SCENARIOS:
-        try:
-            told[scenario.__name__] = scenario()
-        except Exception:
-            told[scenario.__name__] = traceback.format_exc()
-            # The other rank may wait in another call: nothing more can be run.
-            break
-        finally:
-            (FOLDER / f"{RANK}.json").write_text(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    run(SCENARIOS)

@@ -29,6 +29,7 @@ def ddp_of(model: Any) -> DistributedDataParallel:
     """The DDP that `model` is, or that torch.compile wrapped."""
     inner = getattr(model, "_orig_mod", model)
     if isinstance(inner, DistributedDataParallel):
+        _refuse_other_reductions(inner)
         return inner
     name = type(model).__name__
     for base in type(model).__mro__:
@@ -39,17 +40,60 @@ def ddp_of(model: Any) -> DistributedDataParallel:
     raise refuse("attach: model", f"a {name}", _ONLY_DDP)
 
 
+def _refuse_other_reductions(ddp: DistributedDataParallel) -> None:
+    """Gradients that DDP sums apart from its communication hook have no weight."""
+    if ddp._delay_all_reduce_params:
+        raise refuse(
+            "attach: model",
+            "a DDP with delay_all_reduce_named_params, which it averages without "
+            "weights",
+            "one without them is accepted",
+        )
+    if ddp._use_python_reducer:
+        raise refuse(
+            "attach: model",
+            "a DDP under torch._dynamo.config.optimize_ddp='python_reducer', which "
+            "has no buckets to weigh",
+            'optimize_ddp = "ddp_optimizer", the default, is accepted',
+        )
+
+
 def refuse_join(ddp: DistributedDataParallel) -> None:
     """A context of torch.distributed.algorithms.Join lets ranks run out of
     batches at different steps, with gradients that no weight fits."""
-    config = getattr(ddp, "_join_config", None)
-    if config is not None and config.enable:
+    if ddp._join_config.enable:
         raise refuse(
             "attach: the model's forward",
             "inside a Join context",
             "a loop without Join is accepted: shares.sampler gives every rank the "
             "same number of steps",
         )
+
+
+def refuse_capture() -> None:
+    """A CUDA graph would replay the weights, counts and checks of one step."""
+    if torch.cuda.is_current_stream_capturing():
+        raise refuse(
+            "attach: the model's forward",
+            "while a CUDA graph is captured, which would keep this step's weights",
+            "a step that is not captured is accepted",
+        )
+
+
+def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
+    """Synchronised statistics by others sum gradients over ranks without weights,
+    or take all shares to be equal."""
+    for name, module in ddp.module.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, torch.nn.SyncBatchNorm):
+            continue
+        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+            raise refuse(
+                "attach: model",
+                f"{name or 'the model'} is a {kind} of {type(module).__module__}, "
+                "whose sums over the ranks have no weights",
+                "torch.nn.SyncBatchNorm is accepted",
+            )
 
 
 def refuse_unlike_passes(

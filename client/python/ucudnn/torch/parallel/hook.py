@@ -8,6 +8,8 @@ from typing import Any, Callable, Deque, List, Optional, Tuple, Union
 import torch
 import torch.distributed as dist
 
+from ucudnn.torch.checks import refuse
+
 Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 Factor = Union[float, torch.Tensor]
 _PENDING = 64  # steps whose times nobody has asked for
@@ -19,15 +21,12 @@ def narrow(group: Any) -> Any:
 
     A rank that waits for others computes on the rest: with NCCL's own number, a
     slice of 64 multiprocessors took 4 ms longer for a step of 60. Collective.
-    The group itself, if its backend or this PyTorch has no such setting.
+    The group itself, if its backend has no such setting.
     """
     if str(dist.get_backend(group)) != "nccl":
         return group
     options = dist.ProcessGroupNCCL.Options()
-    config: Any = getattr(options, "config", None)
-    if not hasattr(config, "max_ctas"):
-        return group
-    config.max_ctas = _NARROW
+    options.config.max_ctas = _NARROW
     return dist.new_group(
         dist.get_process_group_ranks(group),
         backend="nccl",
@@ -47,12 +46,13 @@ class HookState:
         overlap: bool,
     ) -> None:
         self.group = group
-        self.weight = 0.0  # b_g / B
+        self.weight: Optional[float] = 0.0  # None: only count() tells it
         self._overlap = overlap
         self.micro_steps = 1  # equal passes whose gradients were added up
         self.counted: Optional[torch.Tensor] = None  # instead of the weight
-        self.steps = 0  # that ended
+        self.weighed = False  # within a pass of the step, by `weight`
         self.on_end: Optional[Callable[[], None]] = None
+        self.after_end: Optional[Callable[[], None]] = None
         self._backend = str(dist.get_backend(group))
         self._pending: List[Tuple[Any, torch.Tensor, Any]] = []
         self._then = then
@@ -61,21 +61,38 @@ class HookState:
         self._ranks = dist.get_world_size(group) if then else 1
 
     def part(self) -> Factor:
-        """This rank's part of the next gradients' mean."""
-        return self.weight if self.counted is None else self.counted
+        """This rank's part of the next gradients' mean. Raises InvalidArgument if
+        nothing tells it."""
+        if self.counted is not None:
+            return self.counted
+        if self.weight is None:
+            raise refuse(
+                'attach: loss: "items"',
+                "no count in this step",
+                "shares.count(n) before the first backward pass of each step "
+                "is accepted",
+            )
+        self.weighed = True
+        return self.weight
 
     def reduce(self, bucket: dist.GradBucket) -> Any:
         """Scales one bucket and sums it over the ranks."""
         gradients = bucket.buffer()
-        if self.counted is not None:
-            scale(gradients, self.counted * self._ranks)
-        else:
-            scale(gradients, self.weight * self._ranks / self.micro_steps)
-        if bucket.is_last():
-            self.counted = None
-            self.steps += 1
-            if self.on_end is not None:
-                self.on_end()
+        passes = self.micro_steps if self.counted is None else 1
+        scale(gradients, self.part() * self._ranks / passes)
+        if not bucket.is_last():
+            return self._exchanged(bucket)
+        self.counted = None
+        self.weighed = False
+        if self.on_end is not None:
+            self.on_end()
+        result = self._exchanged(bucket)
+        if self.after_end is not None:
+            self.after_end()
+        return result
+
+    def _exchanged(self, bucket: dist.GradBucket) -> Any:
+        gradients = bucket.buffer()
         if self._then is not None:
             return self._then(self._then_state, bucket)
         if self._overlap and gradients.is_cuda and self._backend != "gloo":
@@ -115,6 +132,8 @@ def _first(future: Any) -> torch.Tensor:
 
 def scale(gradients: torch.Tensor, factor: Factor) -> None:
     """Multiplies in place; by zero also what is infinite or not a number."""
+    if gradients.is_sparse:
+        gradients = gradients._values()
     if isinstance(factor, torch.Tensor):
         # Without waiting for the device to learn whether it is zero.
         gradients.mul_(factor)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable, Iterator, List, Optional
 
-import torch
 from torch.utils.data import DataLoader, default_collate
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.parallel.batch import emptied
 from ucudnn.torch.parallel.sampler import ShareSampler
 
 _OURS = ("batch_size", "sampler", "batch_sampler", "shuffle", "drop_last")
@@ -79,23 +80,11 @@ class _Batches:
 
 
 class _Empty:
-    """Collates, and keeps no image."""
+    """Collates one image, and keeps none."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate
 
     def __call__(self, images: Any) -> Any:
-        return emptied(self._collate(images))
-
-
-def emptied(value: Any) -> Any:
-    """A batch of tensors without its images, in the same structure."""
-    if isinstance(value, torch.Tensor):
-        return value[:0] if value.dim() > 0 else value
-    if isinstance(value, dict):
-        return {name: emptied(item) for name, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(emptied(item) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(emptied(item) for item in value)
-    return value
+        twice = copy.deepcopy(images) + copy.deepcopy(images)
+        return emptied(self._collate(images), self._collate(twice))

@@ -126,8 +126,7 @@ def plan_shares(
 ) -> SharePlan:
     """The shares with which the slowest rank takes the least time, by
     `ucudnn.assign`: exact for the tables' times. Even shares if they take at most
-    1 % longer. Every rank gets images, or if `idle` at least rank 0, whose buffers
-    DDP copies to the others. Raises NoPlan."""
+    1 % longer. Every rank gets images, unless `idle`. Raises NoPlan."""
     least = _least(tables, idle)
     if batch < sum(least):
         raise refuse(
@@ -151,10 +150,7 @@ def plan_shares(
 
 def _least(tables: Sequence[StepTable], idle: bool) -> List[int]:
     """The images that each rank must have."""
-    return [
-        table.least if rank == 0 or not idle else 0
-        for rank, table in enumerate(tables)
-    ]
+    return [0 if idle else table.least for table in tables]
 
 
 def given_shares(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Optional
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Iterator, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -12,9 +13,12 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.attached import Attached
+from ucudnn.torch.parallel.batch import part_of
 from ucudnn.torch.parallel.current import CurrentShares
+from ucudnn.torch.parallel.gathered import Gathered
 from ucudnn.torch.parallel.hook import Hook, scale
 from ucudnn.torch.parallel.loader import ShareLoader
+from ucudnn.torch.parallel.losses import check_loss
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.sampler import ShareSampler
 from ucudnn.torch.parallel.sources import Source
@@ -43,32 +47,46 @@ class Shares(CurrentShares):
         hook: Optional[Hook] = None,
         state: Any = None,
         *,
+        loss: Optional[str] = None,
         loader: Optional[Any] = None,
         images: Optional[Callable[..., int]] = None,
         overlap: bool = True,
     ) -> Any:
         """Makes DDP weigh gradients by the shares; returns `model`.
 
-        Registers one communication hook: each bucket of gradients times
-        batch / global_batch, summed over the ranks. So with losses that are means
-        over each rank's images, gradients are means over the mini-batch. `hook`,
-        a communication hook of your own, runs after the weighing, with `state`; it
+        Registers one communication hook, which multiplies each bucket of gradients
+        by this rank's weight and sums it over the ranks. `loss` says what each
+        rank's loss is, and so what the weight must be: "images", the mean over its
+        own images (batch / global_batch); "sum", the sum over them (1); "items",
+        the mean over its own n items, where count(n) is called in each step
+        (n / their sum); or "ranks", already normalised over all ranks, as plain
+        DDP needs it (1 / ranks). Gradients are then those of one process with the
+        whole mini-batch. Without `loss` it is "images", count() is accepted in each
+        step, and the first steps warn if they look like another kind. `hook`, a
+        communication hook of your own, runs after the weighing, with `state`; it
         must average over the ranks, as all of PyTorch's do.
 
         Each training pass is checked to have this rank's images: as many as the
         first dimension of the model's first tensor, or as `images` says, which
-        gets the model's arguments. Several passes under no_sync() may make up a
-        share, or several shares a step. `loader` is checked as check() does.
+        gets the model's arguments. Lists of images need it. Several passes under
+        no_sync() may make up a share, or several shares a step. `loader` is
+        checked as check() does.
+
+        If DDP broadcasts buffers, such as BatchNorm's statistics, all ranks have
+        those of the rank with most images (the first of several) after each
+        exchange of gradients, instead of rank 0's before each pass.
 
         With `overlap` gradients are exchanged while others are computed: by NCCL,
         and with unlike shares, in a group of their own whose kernels occupy few
         multiprocessors while they wait for other ranks. Without, after the
         backward pass.
 
-        Refuses models that are not a DistributedDataParallel of the same ranks,
-        or that have a communication hook. Attach at most one model; a model of
+        Raises InvalidArgument for models that are not a DistributedDataParallel of
+        the same ranks (compiled before or after, or not), or that have a
+        communication hook. Attach at most one model; a model of
         several parts goes into one DDP.
         """
+        check_loss(loss)
         ddp = checks.ddp_of(model)
         if self._attached is not None:
             raise refuse(
@@ -82,6 +100,7 @@ class Shares(CurrentShares):
             checks.refuse_unchecked_loader()
         self._refuse_other_ranks(ddp)
         checks.refuse_unlike_passes(ddp, self._plan)
+        checks.refuse_other_statistics(ddp)
         if hook is not None and not overlap:
             raise refuse(
                 "attach: overlap",
@@ -90,9 +109,9 @@ class Shares(CurrentShares):
             )
         unlike = len(set(self.batches)) > 1
         attached = Attached(
-            ddp, self._device.device, hook, state, images, overlap, unlike
+            ddp, self._device.device, hook, state, images, overlap, unlike, loss
         )
-        attached.adopt(self._own, self.weight)
+        attached.adopt(self.rank, self._plan.ranks)
         self._attached = attached
         return model
 
@@ -145,49 +164,99 @@ class Shares(CurrentShares):
         idle rank. `options` are DataLoader's. See ShareLoader."""
         return ShareLoader(self.sampler(dataset, shuffle, seed), **options)
 
-    def micro_batches(self, *tensors: Any) -> Iterator[Any]:
-        """Splits a batch, given as tensors whose first dimension is the image,
-        into `micro_steps` equal parts, and yields each: a tensor, or a tuple if
-        several are given. Call backward() on each part's mean loss; the attached
-        model exchanges gradients after the last one. Whole, if one pass does.
+    def micro_batches(self, *batch: Any) -> Iterator[Any]:
+        """Splits a batch into `micro_steps` equal parts, and yields each: a value, or
+        a tuple if several are given. Each is a tensor whose first dimension is the
+        image, a list or tuple with an item for each image, or a dictionary of them.
+        Call backward() on each part's loss; the attached model exchanges gradients
+        after the last one. Means over images are averaged over the parts, and
+        losses of other kinds added up. Whole, if one pass does. Raises
+        InvalidArgument if a value has other than `batch` images.
         """
         attached = self._needs_attached("micro_batches")
         parts = self.micro_steps
-        images = tensors[0].shape[0]
-        if images not in (self.batch, 0):
-            raise refuse(
-                "micro_batches: tensors",
-                f"{images} images",
-                f"{self.batch}, this rank's share, are accepted",
-            )
-        split = [tensor.chunk(parts) for tensor in tensors]
-        for part, taken in enumerate(zip(*split)):
-            with attached.part(parts, last=part == parts - 1):
+        size = self.batch // parts
+        for index in range(parts):
+            part = slice(index * size, (index + 1) * size)
+            taken = tuple(part_of(value, self.batch, part) for value in batch)
+            with attached.part(parts, last=index == parts - 1):
                 yield taken[0] if len(taken) == 1 else taken
 
-    def mean(self, tensor: torch.Tensor) -> torch.Tensor:
+    def mean(self, tensor: torch.Tensor, n: Any = None) -> torch.Tensor:
         """Collective: the mean over the mini-batch of what is on each rank the
-        mean over its own images, such as a loss to print. A new tensor."""
-        result = tensor.detach().clone()
-        scale(result, self.weight)
-        dist.all_reduce(result, group=self._ranks.group)
+        mean over its own images, such as a loss to print; or over its own `n` items,
+        a number or a tensor; n=1 averages over the ranks. A new tensor."""
+        with self._uncounted():
+            weight: Any = self.weight
+            if n is not None:
+                weight, total = self._part_of_all("mean", n)
+            result = tensor.detach().clone()
+            scale(result, weight)
+            dist.all_reduce(result, group=self._ranks.group)
         return result
 
     def count(self, n: Any) -> torch.Tensor:
         """Collective: the next gradients are weighed by `n`, a number or a tensor,
         instead of by images: for losses that are means over n items of this rank,
-        such as tokens or labelled pixels. Call it once a step, before the pass
-        that exchanges gradients. Returns the sum over all ranks. Does not wait for
-        the device. If the step has several passes, divide each one's sum of losses
-        by this rank's whole n."""
+        such as tokens or labelled pixels. count(1) is for a loss that is normalised
+        over all ranks already. Call it once a step, before its first backward pass.
+        Returns the sum over all ranks. Does not wait for the device. If the step
+        has several passes, divide each one's sum of losses by this rank's whole n.
+        Raises InvalidArgument if `n` is not one number from 0 up, or if attach() was
+        told of another kind of loss."""
         attached = self._needs_attached("count")
+        attached.refuse_count()
+        with self._uncounted():
+            factor, total = self._part_of_all("count", n)
+        attached.count(factor)
+        return total
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """Collective, in the backward pass too: the rows of all ranks' images, in the
+        mini-batch's order, for losses of each image against all, which
+        loss="ranks" weighs. `rows` has this rank's, `batch` of them.
+
+        Gradients of all ranks' losses reach the rows, as by
+        torch.distributed.nn.functional.all_gather, which takes equal shares only.
+        Raises InvalidArgument on another number of rows, or if they have gradients
+        and an attached model was told of another kind of loss."""
+        attached = self._attached
+        graded = rows.requires_grad and torch.is_grad_enabled()
+        if graded and attached is not None and attached.loss != "ranks":
+            raise refuse(
+                "gather",
+                f"a model attached with loss={attached.loss!r}",
+                'attach(ddp, loss="ranks") is accepted',
+            )
+        if rows.dim() == 0 or rows.shape[0] != self.batch:
+            raise refuse(
+                "gather: rows",
+                f"a tensor of shape {tuple(rows.shape)}",
+                f"one with {self.batch} rows, this rank's share, is accepted",
+            )
+        gathered: torch.Tensor = Gathered.apply(
+            rows, self.first_image, self.global_batch, self._ranks.group
+        )
+        return gathered
+
+    def _part_of_all(
+        self, place: str, n: Any
+    ) -> Tuple[torch.Tensor, torch.Tensor]:
+        """This rank's part of the sum of all ranks' n, and the sum."""
         own = torch.as_tensor(
             n, dtype=torch.float64, device=self._device.device
         ).detach()
-        total = own.clone()
+        known = not isinstance(n, torch.Tensor)  # others may be on a busy device
+        if own.numel() != 1 or (known and not 0 <= n < float("inf")):
+            raise refuse(f"{place}: n", n, "one number from 0 up is accepted")
+        total = own.reshape(()).clone()
         dist.all_reduce(total, group=self._ranks.group)
-        attached.count(own / total.clamp(min=1e-300))
-        return total
+        return own.reshape(()) / total.clamp(min=1e-300), total
+
+    def _uncounted(self) -> ContextManager[None]:
+        """Exchanges within say nothing of a job's loss."""
+        attached = self._attached
+        return nullcontext() if attached is None else attached.check.ours()
 
     def _needs_attached(self, place: str) -> Attached:
         if self._attached is None:
@@ -214,17 +283,25 @@ class Shares(CurrentShares):
             self._source.report(time)
 
     def refresh(self) -> bool:
-        """Collective, between two steps: adopts other shares if there is reason
+        """Collective, between two steps (else InvalidArgument): adopts other shares if there is reason
         to, on all ranks or on none, and tells whether it did. Costs an exchange of
         a few bytes among the hosts. Afterwards `batch`, `first_image` and the
         others have changed, and loaders with the old batch must be made anew;
         shares.loader() follows by itself."""
-        plan = self._source.replan()
+        if self._attached is not None and self._attached.accumulating:
+            raise refuse(
+                "refresh",
+                "between two passes of a step, whose gradients are not exchanged "
+                "yet",
+                "between two steps is accepted",
+            )
+        with self._uncounted():
+            plan = self._source.replan()
         if plan is None:
             return False
         if self._attached is not None:
             checks.refuse_unlike_passes(self._attached.ddp, plan)
         self._adopt(plan)
         if self._attached is not None:
-            self._attached.adopt(self._own, self.weight)
+            self._attached.adopt(self.rank, plan.ranks)
         return True

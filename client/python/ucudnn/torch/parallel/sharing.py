@@ -69,8 +69,8 @@ def share(
 
     `device` is this rank's, by default the current GPU, else the CPU; `kind` tells
     kinds of devices apart where the model's name, multiprocessors, memory and
-    versions do not. Every rank gets images; with `idle` all but rank 0 may get
-    none, and then need shares.loader(). A share beyond a device's memory becomes
+    versions do not. Every rank gets images; with `idle` some may get none, and
+    then need shares.loader(). A share beyond a device's memory becomes
     several passes, at most `micro_steps`. Steps that change by more than
     `drift_tolerance` make refresh() plan again.
 

@@ -53,8 +53,11 @@ def weigh_synchronised(model: torch.nn.Module, factor: Factor) -> None:
     for module in model.modules():
         if not isinstance(module, torch.nn.SyncBatchNorm):
             continue
-        module.register_forward_pre_hook(_entering(factor))
-        module.register_forward_hook(_leaving(factor))
+        # The compiler would keep the factor of the step that it compiles.
+        module.register_forward_pre_hook(
+            torch.compiler.disable(_entering(factor))
+        )
+        module.register_forward_hook(torch.compiler.disable(_leaving(factor)))
         # Its own parameters' gradients are taken between the two.
         for parameter in module.parameters(recurse=False):
             if parameter.requires_grad:
