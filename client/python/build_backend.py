@@ -24,9 +24,13 @@ _LIBRARIES = ("libucudnn_solve.so.1", "libucudnn_conv.so.1", "libucudnn.so.0")
 
 
 def _settings() -> Dict[str, str]:
-    """The plain strings of pyproject.toml; tomllib came with Python 3.11."""
+    """The plain strings of pyproject.toml, and the package's version; tomllib came
+    with Python 3.11."""
     text = (HERE / "pyproject.toml").read_text(encoding="utf-8")
-    return dict(re.findall(r'^([a-z-]+) = "(.*)"$', text, re.MULTILINE))
+    told = dict(re.findall(r'^([a-z-]+) = "(.*)"$', text, re.MULTILINE))
+    text = (HERE / "ucudnn" / "__init__.py").read_text(encoding="utf-8")
+    (told["version"],) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    return told
 
 
 def _hash(content: bytes) -> str:
@@ -78,7 +82,7 @@ def build_wheel(
         "Provides-Extra: plots\n"
         "Requires-Dist: matplotlib; extra == 'plots'\n"
         "Provides-Extra: torch\n"
-        "Requires-Dist: torch>=1.13; extra == 'torch'\n"
+        "Requires-Dist: torch>=2.11; extra == 'torch'\n"
     )
     wheel = (
         "Wheel-Version: 1.0\n"

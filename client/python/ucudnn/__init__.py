@@ -71,6 +71,8 @@ from ucudnn.solve import (
     solve_ws,
 )
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Allocation",
     "Assignment",
