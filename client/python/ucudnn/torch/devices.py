@@ -3,12 +3,13 @@ interchangeable."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import socket
 from dataclasses import dataclass
-from typing import Any, Iterable, Optional
+from typing import Any, ContextManager, Iterable, Optional
 
 import torch
 
@@ -48,6 +49,14 @@ def device_of(values: Iterable[Any]) -> Optional[torch.device]:
             for parameter in value.parameters():
                 return parameter.device
     return None
+
+
+def current(device: torch.device) -> ContextManager[Any]:
+    """Within it a GPU is the current one, on whose streams events and kernels are
+    enqueued."""
+    if device.type == "cuda":
+        return torch.cuda.device(device)
+    return contextlib.nullcontext()
 
 
 def _cpu_kind() -> str:

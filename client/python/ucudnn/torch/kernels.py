@@ -10,7 +10,7 @@ from typing import Any, List, Sequence
 
 import torch
 
-from ucudnn.torch.devices import current_stream
+from ucudnn.torch.devices import current, current_stream
 
 _POINTER = ctypes.c_void_p
 # What a thread reads or writes at once.
@@ -87,12 +87,13 @@ class Kernel:
                 )
             self._values[:] = arguments
             stream = current_stream(self._device)
-            self._check(
-                self._driver.cuLaunchKernel(
+            # The default stream, 0, is that of the current context.
+            with current(self._device):
+                status = self._driver.cuLaunchKernel(
                     self._function, blocks, 1, 1, threads, 1, 1, 0, _POINTER(stream),
                     self._pointers, None,
-                )
-            )  # fmt: skip
+                )  # fmt: skip
+            self._check(status)
 
     def _check(self, status: int) -> None:
         if status != 0:

@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple
 
 import torch
 
+from ucudnn.torch.devices import current
+
 _ROUNDS = 5
 _GROUP_MS = 3.0
 _MOST_RUNS = 30
@@ -65,10 +67,11 @@ def _once(
         return (time.perf_counter() - begun) * 1e3 / count
     start = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
-    torch.cuda._sleep(head_start * count)
-    start.record()
-    for _ in range(count):
-        run()
-    end.record()
+    with current(device):
+        torch.cuda._sleep(head_start * count)
+        start.record()
+        for _ in range(count):
+            run()
+        end.record()
     end.synchronize()
     return start.elapsed_time(end) / count
