@@ -254,7 +254,7 @@ class Fused:
             with row.autocast():
                 self._done = ucudnn.torch.convert(
                     row.model, row.images, seconds=0, graphs=self._graphs,
-                    quiet=True)
+                    normalizations=True, quiet=True)
             clean()
         if not self._done.converted:
             raise RuntimeError(f"nothing was fused:\n{self._done}")

@@ -1,5 +1,5 @@
-"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions
-and fused normalizations, and steps within a budget of memory.
+"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions,
+and steps within a budget of memory.
 
 >>> import ucudnn.torch
 >>> shares = ucudnn.torch.share(256, step=step)   # on all ranks
@@ -12,14 +12,13 @@ whole mini-batch, whatever each rank's share of it.
 
 >>> ucudnn.torch.convert(model, images)           # as you train: in autocast
 
-Then train as before: modules whose convolutions are faster by plan run the plan, and
-normalizations that are faster so are one operation with the ReLU behind them.
+Then train as before: modules whose convolutions are faster by plan run the plan.
 
 >>> train = ucudnn.torch.memory(step, images, labels, budget="16GiB")
 
 Then call `train` instead of `step`: saved tensors move to the host and back, or are
 computed again, as planned.
-Needs PyTorch 1.13 or later; `import ucudnn` alone does not import torch.
+Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 
 from ucudnn.torch.convolution.conversion import Conversion

@@ -21,6 +21,18 @@ def whole_number(place: str, value: Any, least: int, accepted: str) -> int:
     return value
 
 
+def refuse_lazy(place: str, model: torch.nn.Module) -> None:
+    """Refuses parameters and buffers that have no shape yet."""
+    for tensors in (model.named_parameters(), model.named_buffers()):
+        for name, tensor in tensors:
+            if torch.nn.parameter.is_lazy(tensor):
+                raise refuse(
+                    f"{place}: {name}",
+                    "uninitialized, of a lazy module",
+                    "a model that has run once is accepted",
+                )
+
+
 def under_hooks() -> bool:
     """Whether hooks for saved tensors are active, as within a checkpoint. They see a
     tensor of one element."""

@@ -23,7 +23,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import refuse, refuse_lazy
 
 _SHORT = 100  # items of a list that are looked at
 _NOT_NAMED = (
@@ -184,6 +184,7 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _saved_module(module: torch.nn.Module) -> Callable[[], None]:
+    refuse_lazy("the step", module)
     tensors = {
         id(t): (t, _copied(t))
         for t in (*module.parameters(), *module.buffers())

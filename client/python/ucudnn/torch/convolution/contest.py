@@ -24,6 +24,8 @@ _MOST_APART = 0.05
 # Operations that take less of the convolutions' time are not planned.
 _LEAST_SHARE = 0.005
 
+FULL = "out of memory while measuring"
+
 Key = Tuple[Call, str]
 
 
@@ -136,28 +138,40 @@ class Contest:
         PyTorch's."""
         key = ((call, operation.name), f"{plan.text} {plan.workspace}")
         if key not in self._planned:
-            operands = _operands(call)
-            operation.why = _why_wrong(call, operation.name, plan, operands)
+            try:
+                operation.why = self._measure(call, operation.name, plan, key)
+            except torch.OutOfMemoryError:
+                operation.why = FULL
             if operation.why:
                 return
-            runs = {
-                "torch": _run_of(PlannedCall(call, {}), operation.name, operands),
-                "plan": _run_of(
-                    PlannedCall(call, {operation.name: plan}), operation.name,
-                    operands,
-                ),
-            }  # fmt: skip
-            told = times_of(runs, call.device)
-            self._torch[key[0]] = told["torch"]
-            self._planned[key] = told["plan"]
         operation.plan = plan
         operation.torch = self._torch[key[0]]
         operation.planned = self._planned[key]
         if operation.over:
             return
-        least = operation.torch.ms * (1 - _LEAST_GAIN) - operation.torch.spread
-        if operation.planned.ms + operation.planned.spread >= least:
-            operation.why = "the plan is not faster"
+        noise = (
+            operation.torch.ms * _LEAST_GAIN
+            + operation.torch.spread
+            + operation.planned.spread
+        )
+        if operation.planned.ms >= operation.torch.ms - noise:
+            operation.why = f"not faster beyond the noise (±{noise:.3f} ms)"
+
+    def _measure(
+        self, call: Call, name: str, plan: Convolution, key: Tuple[Key, str]
+    ) -> str:
+        """Notes both times; returns why the plan is wrong."""
+        operands = _operands(call)
+        why = _why_wrong(call, name, plan, operands)
+        if not why:
+            runs = {
+                "torch": _run_of(PlannedCall(call, {}), name, operands),
+                "plan": _run_of(PlannedCall(call, {name: plan}), name, operands),
+            }
+            told = times_of(runs, call.device)
+            self._torch[key[0]] = told["torch"]
+            self._planned[key] = told["plan"]
+        return why
 
 
 def _why_wrong(
@@ -207,6 +221,8 @@ def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
     times = [together[call, operation.name] for call, operation in operations]
     chosen = []
     for index, (_, operation) in enumerate(operations):
+        if operation.why == FULL:
+            continue
         if times[index] < _LEAST_SHARE * whole and not operation.over:
             operation.why = "it takes too little time to matter"
         else:

@@ -38,6 +38,9 @@ class Layer:
             return
         yield f"{self.name}: {self.call}"
         for operation in self.operations:
+            if not operation.torch.ms:
+                yield f"  {_NAMES[operation.name]}: stays PyTorch's: {operation.why}"
+                continue
             before = (
                 f"  {_NAMES[operation.name]:<16}{operation.torch.ms:9.3f} ms"
             )
@@ -140,7 +143,8 @@ class Conversion:
             self.why = "its whole pass is not faster with the plans"
 
     def __str__(self) -> str:
-        lines = [line for layer in self.layers for line in layer.lines()]
+        lines = [f"{'':<18}{'PyTorch':>12}{'planned':>12}"] if self.layers else []
+        lines += [line for layer in self.layers for line in layer.lines()]
         before = sum(
             o.torch.ms for layer in self.layers for o in layer.operations
         )

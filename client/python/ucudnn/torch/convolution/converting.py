@@ -1,5 +1,4 @@
-"""ucudnn.torch.convert: plans for the convolutions of a model, and its
-normalizations fused with what follows them."""
+"""ucudnn.torch.convert: plans for the convolutions of a model."""
 
 from __future__ import annotations
 
@@ -9,21 +8,26 @@ import torch
 
 from ucudnn.convolutions import ConvolutionDevice
 from ucudnn.sizes import Size, parse_size
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import refuse, refuse_lazy
 from ucudnn.torch.convolution.calls import (
     Occurrence,
     buffers_kept,
     record,
     wants_determinism,
 )
-from ucudnn.torch.convolution.contest import Contest, Operation, worth_planning
+from ucudnn.torch.convolution.contest import (
+    FULL,
+    Contest,
+    Operation,
+    worth_planning,
+)
 from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
-from ucudnn.torch.convolution.swapping import padding_of, take, why_not
-from ucudnn.torch.devices import device_of, slice_units
+from ucudnn.torch.convolution.swapping import take, why_not, why_other
+from ucudnn.torch.devices import current, device_of, slice_units
 from ucudnn.torch.normalization import swapping as norms_swapping
 from ucudnn.torch.normalization.contest import decide
-from ucudnn.torch.normalization.finding import finding
+from ucudnn.torch.normalization.finding import find
 from ucudnn.torch.timing import Time, times_of
 
 _devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
@@ -37,11 +41,11 @@ def convert(
     enforce_limit: bool = False,
     seconds: Optional[float] = None,
     graphs: bool = False,
+    normalizations: bool = False,
     quiet: bool = False,
     **keywords: Any,
 ) -> Conversion:
-    """Plans the model's convolutions, fuses its batch normalizations, and lets its
-    modules run what gains by it.
+    """Plans the model's convolutions, and lets its modules run what gains by it.
 
     Runs `model(*example, **keywords)` to see each convolution as it occurs; call
     it as you train: in the same autocast, on the same device, with a whole batch.
@@ -49,25 +53,30 @@ def convert(
     `workspace_limit` ("64MiB" by default) for each convolution, or within
     `total_workspace` for all together, and takes the plan only if it is faster.
     If the model's whole pass is not faster then, everything stays PyTorch's.
-    A `BatchNorm2d` that a ReLU follows, or a sum and then a ReLU, becomes one
-    operation with them each way where the example shows that nothing else uses its
-    result, and where that is faster: on GPUs, in half precision or bfloat16, channels
-    last, in training. It then returns a tensor that is computed by what uses it.
     With `enforce_limit`, operations for which PyTorch takes more workspace on a GPU
     run their plans even if those are slower, and so then does the whole pass. With
     `graphs` the model will run as a CUDA graph, where the host's time does not
     count: what gains by itself is taken, whatever the whole pass takes enqueued.
 
-    A module runs its plan for inputs of the shape, type and layout of the
-    example, and PyTorch's convolution for all others. Under
-    `torch.use_deterministic_algorithms` or `cudnn.deterministic` nothing is
+    A module keeps its class. It runs its plan for inputs and weights of the shape,
+    type, layout and GPU of the example, and PyTorch's convolution for all others,
+    and under tracers, exporters, functorch, forward-mode AD and TorchDispatchModes.
+    Under `torch.use_deterministic_algorithms` or `cudnn.deterministic` nothing is
     converted, and a converted model runs PyTorch's. The model's parameters,
-    `state_dict` and statistics are untouched, and so are copies and pickles.
-    No operation's planning begins after `seconds`. Prints each layer's times before
-    and after, or why it stays; returns them, with `revert()`.
+    `state_dict` and statistics are untouched; copies and pickles are plain.
+    No operation's planning begins after `seconds`. Prints each layer's times by
+    PyTorch and planned, or why it stays; returns them, with `revert()`. What there is
+    no memory to measure stays PyTorch's.
 
-    Raises InvalidArgument for sizes that are none, or a model without
-    convolutions; LibraryNotFound without libucudnn_conv.
+    With `normalizations`, an experiment that will be removed, a `BatchNorm2d` that a
+    ReLU follows, or a sum and then a ReLU, becomes one operation with them each way
+    where the example shows that nothing else uses its result, and where that is
+    faster: on GPUs, in training. It then returns a tensor that is computed by what
+    uses it, and has another class until `revert()`.
+
+    Raises InvalidArgument for sizes that are none, for a model without convolutions,
+    with lazy modules that have not run, or whose passes wait for other ranks;
+    LibraryNotFound without libucudnn_conv.
     """
     if workspace_limit is not None and total_workspace is not None:
         raise refuse(
@@ -78,32 +87,80 @@ def convert(
     total = None if total_workspace is None else parse_size(total_workspace)
     limit = parse_size("64MiB" if workspace_limit is None else workspace_limit)
     inner = unwrapped(model)
+    refuse_lazy("convert", inner)
+    _refuse_collectives(inner)
     device = _device_of(inner, example)
     for module in inner.modules():
         take(module)  # plans of an earlier call would hide their convolutions
         norms_swapping.take(module)
-    with buffers_kept(inner, device), finding(inner) as found:
-        seen = record(inner, example, keywords)
-    if not seen:
-        raise refuse(
-            "convert: the model",
-            f"a {type(inner).__name__} that ran no convolution",
-            "a model with convolutions is accepted",
-        )
-    layers = _layers(inner, seen)
-    contest = Contest(_open(device), seconds)
-    with torch.no_grad(), torch.random.fork_rng(
-        devices=[device] if device.type == "cuda" else []
-    ), _without_autocast(device):
-        _plan(layers, contest, limit, total, enforce_limit)
-        norms, fused = decide(_open(device), found)
-    conversion = Conversion(inner, layers, norms, fused)
-    _compare_passes(conversion, inner, device, example, keywords)
+    with current(device):
+        try:
+            conversion = _planned(
+                inner, device, example, keywords, Contest(_open(device), seconds),
+                limit, total, enforce_limit, normalizations,
+            )  # fmt: skip
+        except torch.OutOfMemoryError:
+            conversion = Conversion(inner, [])
+            conversion.why = FULL
+        else:
+            _compare_passes(conversion, inner, device, example, keywords)
     if not (graphs or conversion.enforced):
         conversion.keep_if_faster()
     if not quiet:
         print(conversion, flush=True)
     return conversion
+
+
+def _planned(
+    model: torch.nn.Module,
+    device: torch.device,
+    example: Any,
+    keywords: Mapping[str, Any],
+    contest: Contest,
+    limit: int,
+    total: Optional[int],
+    enforces: bool,
+    normalizations: bool,
+) -> Conversion:
+    """What the model runs, planned; leaves the model as it is."""
+    with buffers_kept(model, device):
+        seen = record(model, example, keywords)
+    if not seen:
+        raise refuse(
+            "convert: the model",
+            f"a {type(model).__name__} that ran no convolution",
+            "a model with convolutions is accepted",
+        )
+    found = {}
+    if normalizations:
+        with buffers_kept(model, device):
+            found = find(model, example, keywords)
+    layers = _layers(model, seen, device)
+    with torch.no_grad(), torch.random.fork_rng(
+        devices=[device] if device.type == "cuda" else []
+    ), _without_autocast(device):
+        _plan(layers, contest, limit, total, enforces)
+        norms, fused = decide(_open(device), found)
+    return Conversion(model, layers, norms, fused)
+
+
+# Layers whose forward passes wait for other ranks, which measure other numbers of them.
+_COLLECTIVE = ("FullyShardedDataParallel", "FSDPModule", "SyncBatchNorm")
+
+
+def _refuse_collectives(model: torch.nn.Module) -> None:
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return
+    if torch.distributed.get_world_size() == 1:
+        return
+    for name, module in model.named_modules():
+        for kind in type(module).__mro__:
+            if kind.__name__ in _COLLECTIVE:
+                raise refuse(
+                    f"convert: {name or 'the model'}",
+                    f"a {kind.__name__}, whose passes wait for other ranks",
+                    f"a model before it is given {kind.__name__} is accepted",
+                )
 
 
 def _device_of(model: torch.nn.Module, example: Any) -> torch.device:
@@ -144,19 +201,18 @@ def _why_nothing() -> str:
     return ""
 
 
-def _layers(model: torch.nn.Module, seen: List[Occurrence]) -> List[Layer]:
+def _layers(
+    model: torch.nn.Module, seen: List[Occurrence], device: torch.device
+) -> List[Layer]:
     modules = dict(model.named_modules())
     layers = []
     for place, call, operations, why in seen:
         module = modules[place]
         why = why or why_not(module) or _why_nothing()
+        if call is not None and not why and call.device != device:
+            why = f"it runs on {call.device}, the model's first parameters on {device}"
         if call is not None and not why:
-            if padding_of(module) != call.padding:
-                why = "it pads its two sides differently"
-            elif (call.stride, call.dilation, call.groups) != (
-                tuple(module.stride), tuple(module.dilation), module.groups
-            ):  # fmt: skip
-                why = "it is called as a function"
+            why = why_other(module, call)
         if why:
             layers.append(Layer(place or type(model).__name__, why=why))
         else:
@@ -179,8 +235,12 @@ def _plan(
         for operation in layer.operations
     ]
     for call, operation in every:
-        operation.torch = contest.torch_time(call, operation.name)
-        taken = contest.torch_workspace(call, operation.name) if enforces else 0
+        try:
+            operation.torch = contest.torch_time(call, operation.name)
+            taken = contest.torch_workspace(call, operation.name) if enforces else 0
+        except torch.OutOfMemoryError:
+            operation.why = FULL
+            continue
         operation.over = taken if taken > (limit if total is None else total) else 0
     chosen = [every[index] for index in worth_planning(every)]
     if total is not None:
@@ -222,9 +282,12 @@ def _compare_passes(
         conversion.revert()
         if not isinstance(error, Exception):
             raise
+        conversion.why = f"its pass fails with the plans: {error}"
+        if isinstance(error, torch.OutOfMemoryError):
+            conversion.why = FULL
+            return
         with buffers_kept(model, device):
             run()  # raises if the model itself fails
-        conversion.why = f"its pass fails with the plans: {error}"
         return
     conversion.before, conversion.after = told["before"], told["after"]
     conversion.apply()

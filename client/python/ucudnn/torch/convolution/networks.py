@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import refuse, refuse_lazy
 from ucudnn.torch.convolution.calls import CONVOLUTIONS, per_axis
 from ucudnn.torch.convolution.places import Places, unwrapped
 
@@ -37,10 +37,11 @@ def network(model: torch.nn.Module, *example: Any, **keywords: Any) -> str:
     such as one whose shapes depend on values, or if it has no convolution.
     """
     inner = unwrapped(model)
+    refuse_lazy("network", inner)
     recorder = _Recorder()
     with recorder.following(inner), torch.enable_grad(), recorder:
         try:
-            _call(inner)(
+            torch.func.functional_call(
                 inner, _meta_state(inner), _meta(example), _meta(keywords)
             )
         except (RuntimeError, TypeError, ValueError) as error:
@@ -58,16 +59,6 @@ def network(model: torch.nn.Module, *example: Any, **keywords: Any) -> str:
             "a model with convolutions is accepted",
         )
     return _csv(recorder.rows)
-
-
-def _call(model: torch.nn.Module) -> Callable[..., Any]:
-    func = getattr(torch, "func", None)
-    if func is not None:
-        return func.functional_call
-    # Before PyTorch 2.0.
-    from torch.nn.utils import stateless
-
-    return stateless.functional_call
 
 
 def _meta(value: Any) -> Any:

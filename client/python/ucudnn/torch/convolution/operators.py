@@ -10,8 +10,6 @@ import torch
 
 from ucudnn.torch.convolution.calls import layout_of
 
-# Since PyTorch 2.4; before, compiled code calls PyTorch's own convolutions.
-COMPILES = hasattr(torch.library, "register_autograd")
 _SCHEMA = "int[] stride, int[] padding, int[] dilation, int groups, str key"
 
 # By key: planned.PlannedCall.
@@ -171,12 +169,10 @@ for _name, _kernel, _fake in (
     ("convolution_backward", _convolution_backward, _fake_convolution_backward),
 ):
     library.impl(_name, _kernel, "CompositeExplicitAutograd")
-    if COMPILES:
-        torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=library)
-if COMPILES:
-    torch.library.register_autograd(
-        "ucudnn::convolution",
-        _backward,
-        setup_context=_setup_context,
-        lib=library,
-    )
+    torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=library)
+torch.library.register_autograd(
+    "ucudnn::convolution",
+    _backward,
+    setup_context=_setup_context,
+    lib=library,
+)

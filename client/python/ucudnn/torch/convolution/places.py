@@ -6,6 +6,7 @@ import contextlib
 from typing import Any, Callable, Iterator, List
 
 import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 
 class Places:
@@ -46,6 +47,12 @@ class Places:
 
 
 def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
-    """The model that torch.compile or DDP wrapped, or both."""
-    inner = getattr(model, "_orig_mod", model)
-    return getattr(inner, "module", inner)
+    """The model that torch.compile, DDP or DataParallel wrapped, or several of
+    them."""
+    while True:
+        if type(model).__name__ == "OptimizedModule":
+            model = model._orig_mod
+        elif isinstance(model, (DataParallel, DistributedDataParallel)):
+            model = model.module
+        else:
+            return model

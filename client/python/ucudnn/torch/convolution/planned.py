@@ -20,11 +20,18 @@ from ucudnn.torch.convolution.calls import (
     layout_of,
     wants_determinism,
 )
-from ucudnn.torch.convolution.operators import COMPILES, remember, runs_operators
+from ucudnn.torch.convolution.observed import (
+    has_exact_type,
+    is_memory,
+    is_observed,
+    is_transformed,
+)
+from ucudnn.torch.convolution.operators import remember, runs_operators
 from ucudnn.torch.devices import current_stream
 
 ALIGNMENT = 16
-_NAMES_AUTOCAST = hasattr(torch, "get_autocast_dtype")
+# What autocast casts.
+_CAST = (torch.float32, torch.float16, torch.bfloat16)
 
 _Gradients = Tuple[
     Optional[torch.Tensor], Optional[torch.Tensor], Optional[torch.Tensor]
@@ -66,6 +73,7 @@ class PlannedCall:
         self,
         taken: torch.Tensor,
         weight: torch.Tensor,
+        bias: Optional[torch.Tensor],
         dtype: Optional[torch.dtype],
     ) -> bool:
         """Whether this is the convolution of these operands, which autocast casts
@@ -74,9 +82,12 @@ class PlannedCall:
         return (
             tuple(taken.shape) == call.input
             and tuple(weight.shape) == call.filter
-            and (dtype or taken.dtype) == call.dtype
-            and (dtype or weight.dtype) == call.dtype
-            and taken.device == call.device
+            and all(
+                one is None
+                or one.device == call.device
+                and (dtype if dtype and one.dtype in _CAST else one.dtype) == call.dtype
+                for one in (taken, weight, bias)
+            )
             and layout_of(taken, weight) == call.layout
         )
 
@@ -213,8 +224,12 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         taken, weight = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():
-            # Somebody differentiates the gradients, which plans cannot be.
+        if (
+            torch.is_grad_enabled()
+            or is_observed()
+            or not is_memory(gradient, taken, weight)
+        ):
+            # Somebody differentiates, maps or records the gradients.
             told = ctx.planned.backward_by_torch(
                 gradient, taken, weight, wanted
             )
@@ -224,16 +239,9 @@ class _Convolution(torch.autograd.Function):
 
 def autocast_dtype(device: torch.device) -> Optional[torch.dtype]:
     """The type that autocast gives to convolutions; None outside of it."""
-    kind = device.type
-    if _NAMES_AUTOCAST:
-        if not torch.is_autocast_enabled(kind):
-            return None
-        return torch.get_autocast_dtype(kind)
-    if kind == "cuda":
-        enabled = torch.is_autocast_enabled()
-        return torch.get_autocast_gpu_dtype() if enabled else None
-    enabled = torch.is_autocast_cpu_enabled()
-    return torch.get_autocast_cpu_dtype() if enabled else None
+    if not torch.is_autocast_enabled(device.type):
+        return None
+    return torch.get_autocast_dtype(device.type)
 
 
 def convolve(
@@ -242,13 +250,18 @@ def convolve(
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
 ) -> Optional[torch.Tensor]:
-    """The convolution by the first that fits; None if none does."""
-    compiling = COMPILES and torch.compiler.is_compiling()
-    if not compiling and type(taken) is not torch.Tensor:
-        return None  # a fake tensor, or somebody's subclass
-    dtype = autocast_dtype(taken.device)
+    """The convolution by the first that fits; None if none does, or if PyTorch's own
+    operator must be seen."""
+    operands = (taken, weight) if bias is None else (taken, weight, bias)
+    compiling = torch.compiler.is_compiling()
+    if compiling:
+        if is_transformed() or not has_exact_type(*operands):
+            return None
+    elif is_observed() or not is_memory(*operands):
+        return None
     for one in planned:
-        if not one.fits(taken, weight, dtype):
+        dtype = autocast_dtype(one.call.device)
+        if not one.fits(taken, weight, bias, dtype):
             continue
         if dtype is not None:
             taken, weight = taken.to(dtype), weight.to(dtype)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 
 from ucudnn.torch.convolution.calls import wants_determinism
+from ucudnn.torch.convolution.observed import is_memory
 
 _ELEMENTS = {
     torch.float16: "HALF", torch.bfloat16: "BF16", torch.float32: "FLOAT",
 }  # fmt: skip
-_COMPILES = hasattr(torch, "compiler")  # since PyTorch 2.1
 
 
 class NormCall(NamedTuple):
@@ -68,17 +68,28 @@ def why_not(module: Any) -> str:
 def why_not_now(module: Any, taken: Any) -> str:
     """Why the module's normalization of `taken` cannot be fused as things stand;
     "" if it can."""
-    if type(taken) is not torch.Tensor:
+    if type(taken) is not torch.Tensor or not is_memory(taken):
         return f"its input is a {type(taken).__name__}"
     if not module.training:
         return "it is in evaluation mode"
-    weight, bias, mean, _ = tensors_of(module)
+    if not torch.is_grad_enabled():
+        return "gradients are off"
+    if is_checkpointed():
+        return "it is in a checkpoint, or under other hooks for saved tensors"
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        return "it has hooks"
+    if module._backward_pre_hooks or torch.nn.modules.module._has_any_global_hook():
+        return "it has hooks"
+    weight, bias, mean, var = tensors_of(module)
     if weight is None or bias is None:
         return "it has no weight and bias"
     if mean is None or module.momentum is None:
         return "it keeps no moving averages"
-    if weight.dtype != torch.float32:
-        return f"its weight's type is {weight.dtype}"
+    for tensor in (weight, bias, mean, var):
+        if not is_memory(tensor) or tensor.device != taken.device:
+            return f"it has a {type(tensor).__name__} on {tensor.device}"
+        if tensor.dtype != torch.float32:
+            return f"its weight's type is {tensor.dtype}"
     if taken.dtype not in _ELEMENTS:
         return f"its input's type is {taken.dtype}"
     if form_of(taken) is None:
@@ -98,8 +109,10 @@ def tensors_of(module: Any) -> Tuple[Any, Any, Any, Any]:
     )  # fmt: skip
 
 
-def compiles() -> bool:
-    """Whether a compiler or tracer follows, to whom plain modules are left."""
-    if _COMPILES and torch.compiler.is_compiling():
+def is_checkpointed() -> bool:
+    """Whether what runs is computed again, or will be: in a backward pass, or under
+    hooks for saved tensors other than those of ucudnn.torch.memory."""
+    if torch._C._current_graph_task_id() != -1:
         return True
-    return bool(torch.jit.is_tracing())
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and not hooks[0].__module__.startswith("ucudnn.")

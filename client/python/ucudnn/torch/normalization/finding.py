@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import torch
 
@@ -53,13 +52,17 @@ class _Trial(Plan):
     def read(self, run: Run, why: str) -> None:
         self.refuse(why)
 
+    def elsewhere(self, run: Run, why: str) -> None:
+        self.refuse(why)
+
     def refuse(self, why: str) -> None:
         self._found.why = self._found.why or why
 
 
-@contextlib.contextmanager
-def finding(model: torch.nn.Module) -> Iterator[Dict[str, Found]]:
-    """Within it PyTorch computes everything; afterwards it has told of the batch
+def find(
+    model: torch.nn.Module, example: Any, keywords: Mapping[str, Any]
+) -> Dict[str, Found]:
+    """Runs the model, whose operators PyTorch computes; tells of the batch
     normalizations that ran, by the names of their modules."""
     told: Dict[str, Found] = {}
     handles: List[Any] = []
@@ -76,14 +79,18 @@ def finding(model: torch.nn.Module) -> Iterator[Dict[str, Found]]:
             if not isinstance(module, torch.nn.ReLU):
                 handles.append(module.register_forward_pre_hook(_enters(name)))
     try:
-        yield told
+        with torch.enable_grad():
+            model(*example, **keywords)
+    except RuntimeError as error:
+        # Such as a function that takes tensors past PyTorch's functions.
+        for found in told.values():
+            found.why = found.why or f"what follows it cannot be found: {error}"
     finally:
         for handle in handles:
             handle.remove()
         for module in swapped:
             take(module)
-    for name in [n for n, f in told.items() if not f.calls and not f.why]:
-        del told[name]
+    return {name: found for name, found in told.items() if found.calls or found.why}
 
 
 def _enters(name: str) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional, Tuple
 import torch
 from torch.nn import functional
 
-from ucudnn.torch.normalization.calls import form_of
+from ucudnn.torch.normalization.calls import form_of, tensors_of
 
 _Tensor = torch.Tensor
 _RELUS = {functional.relu, torch.relu, _Tensor.relu}
@@ -21,6 +21,9 @@ _SAME_AS_INPUT = {
     _Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__,
     _Tensor.ndim.__get__, _Tensor.size, _Tensor.dim, _Tensor.numel,
 }  # fmt: skip
+
+
+_READ = ("input", "weight", "bias")
 
 
 class Plan:
@@ -39,45 +42,51 @@ class Plan:
     def read(self, run: Run, why: str) -> None:
         """Something else needs the normalization's own result, or may."""
 
+    def unused(self, run: Run) -> None:
+        """Nothing has used it."""
+
+    def elsewhere(self, run: Run, why: str) -> None:
+        """It is used where gradients are off, such as in a checkpoint or a
+        torch.autograd.Function, which would lose its gradient."""
+        raise NotImplementedError
+
 
 class Run:
-    """One run of a module's normalization."""
+    """One run of a module's normalization, with what the module held then."""
 
     def __init__(self, module: Any, taken: torch.Tensor, plan: Plan) -> None:
-        self.module, self.taken, self.plan = module, taken, plan
-        self.grad = torch.is_grad_enabled()
-        self._version = taken._version
+        self.taken, self.plan = taken, plan
+        self.tensors = tensors_of(module)
+        self.momentum, self.eps = module.momentum, module.eps
+        self._read = (taken, *self.tensors[:2])
+        self._versions = [tensor._version for tensor in self._read]
         self.counted = False  # whether the running statistics know of it
 
-    def statistics(self) -> Tuple[Any, ...]:
-        """The running statistics, momentum and eps, for one who updates them."""
-        self.counted = True
-        module = self.module
-        return (
-            module.running_mean, module.running_var, module.momentum, module.eps
-        )
+    def __del__(self) -> None:
+        if not self.counted:
+            self.plan.unused(self)
 
     def check(self) -> None:
-        if self.taken._version != self._version:
-            raise _changed("the input of")
+        for tensor, version, name in zip(self._read, self._versions, _READ):
+            if tensor._version != version:
+                raise _changed(f"the {name} of")
 
     def plain(self) -> torch.Tensor:
         """As PyTorch computes it. Only the first run updates the statistics."""
         self.check()
-        module = self.module
-        mean, var, momentum = None, None, 0.0
-        if not self.counted:
-            mean, var, momentum, _ = self.statistics()
-        with torch.set_grad_enabled(self.grad):
-            return functional.batch_norm(
-                self.taken, mean, var, module.weight, module.bias, True,
-                momentum, module.eps,
-            )  # fmt: skip
+        weight, bias, mean, var = self.tensors
+        if self.counted:
+            mean = var = None
+        self.counted = True
+        return functional.batch_norm(
+            self.taken, mean, var, weight, bias, True, self.momentum, self.eps
+        )
 
 
 class Pending(torch.Tensor):
     """A run's result, with what was added to it."""
 
+    _made_by: Run
     _run: Optional[Run]  # none once there is a value
     _addend: Optional[torch.Tensor]
     _addend_version: int
@@ -92,7 +101,8 @@ class Pending(torch.Tensor):
             cls, taken.shape, strides=taken.stride(), dtype=taken.dtype,
             device=taken.device,
         )  # fmt: skip
-        made._run, made._value = run, None
+        made._made_by = made._run = run
+        made._value = None
         made._add(addend)
         return made
 
@@ -102,9 +112,15 @@ class Pending(torch.Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         first = args[0] if args else None
+        if isinstance(first, Pending) and func in _SAME_AS_INPUT:
+            return func(first._made_by.taken, *args[1:], **kwargs)
+        why = f"{_name(func)} uses its result"
+        if not torch.is_grad_enabled():
+            for one in pending_in((args, kwargs)):
+                one._made_by.plan.elsewhere(
+                    one._made_by, f"{why} where gradients are off"
+                )
         if isinstance(first, Pending) and first._run is not None:
-            if func in _SAME_AS_INPUT:
-                return func(first._run.taken, *args[1:], **kwargs)
             if func in _RELUS and not kwargs.get("inplace"):
                 return first._relu()
             if func in _RELUS or func in _RELUS_IN_PLACE:
@@ -113,7 +129,6 @@ class Pending(torch.Tensor):
             told = _sum(args, kwargs, func in _SUMS_IN_PLACE)
             if told is not None:
                 return told
-        why = f"{_name(func)} uses its result"
         return func(*_valued(args, why), **_valued(kwargs, why))
 
     @classmethod
@@ -145,13 +160,10 @@ class Pending(torch.Tensor):
         run = self._run
         assert run is not None
         self._check_addend()
-        if run.grad == torch.is_grad_enabled():
-            run.check()
-            out = run.plan.fused(run, self._addend)
-            if out is not None:
-                return out
-        else:
-            run.plan.read(run, "its ReLU runs in another grad mode")
+        run.check()
+        out = run.plan.fused(run, self._addend)
+        if out is not None:
+            return out
         return torch.relu_(self._plain())
 
     def _become(self, value: torch.Tensor) -> torch.Tensor:
@@ -227,7 +239,7 @@ def _valued(item: Any, why: str) -> Any:
 def _changed(what: str) -> RuntimeError:
     return RuntimeError(
         f"ucudnn: {what} a fused normalization was changed in place before the "
-        "ReLU behind it; revert() what convert returned"
+        "ReLU behind it, or its result was used; revert() what convert returned"
     )
 
 

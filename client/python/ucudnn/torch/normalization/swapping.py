@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import copyreg
 import warnings
 from typing import Any, Dict, Iterable, Optional
 
 import torch
 
 from ucudnn.errors import Error
+from ucudnn.torch.convolution.observed import is_observed
 from ucudnn.torch.convolution.planned import ALIGNMENT
 from ucudnn.torch.normalization.calls import (
     NormCall,
     call_of,
-    compiles,
-    tensors_of,
+    is_checkpointed,
     why_not_now,
 )
 from ucudnn.torch.normalization.fused import FusedNorm, NormSumRelu
 from ucudnn.torch.normalization.pending import Pending, Plan, Run
 
 
-def _bare() -> torch.nn.BatchNorm2d:
-    return object.__new__(torch.nn.BatchNorm2d)
-
-
 class Waiting(torch.nn.BatchNorm2d):
     """Waits for what follows it where its plan says so, and is a plain one
     elsewhere. A copy or a pickled one is a plain one."""
 
-    _ucudnn_norm: Plan
+    _ucudnn_norm: Optional[Plan] = None
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         plan = self._ucudnn_norm
-        if compiles() or not plan.takes(self, input):
+        if plan is None or is_observed() or not plan.takes(self, input):
             return super().forward(input)
         batches = self._buffers["num_batches_tracked"]
         if batches is not None:
@@ -42,7 +39,9 @@ class Waiting(torch.nn.BatchNorm2d):
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = dict(self.__dict__)
         del state["_ucudnn_norm"]
-        return _bare, (), state
+        # Loads without ucudnn.
+        build = copyreg._reconstructor  # type: ignore[attr-defined]
+        return build, (torch.nn.BatchNorm2d, object, None), state
 
 
 # Whoever asks for the class of a module sees the one that it was.
@@ -64,14 +63,14 @@ class Fused(Plan):
         self, run: Run, addend: Optional[torch.Tensor]
     ) -> Optional[torch.Tensor]:
         norm = self._norms.get(call_of(run.taken, addend is not None))
+        if is_checkpointed():
+            self.elsewhere(run, "its ReLU runs in a checkpoint")
         if norm is None or run.counted or not _aligned(run.taken, addend):
             return None
-        module = run.module
         try:
             out: torch.Tensor = NormSumRelu.apply(
-                run.taken, addend, *tensors_of(module), module.momentum, module.eps,
-                norm,
-            )  # fmt: skip
+                run.taken, addend, *run.tensors, run.momentum, run.eps, norm
+            )
         except torch.cuda.OutOfMemoryError:
             return None
         except Error as error:
@@ -83,6 +82,16 @@ class Fused(Plan):
             return None
         run.counted = True
         return out
+
+    def unused(self, run: Run) -> None:
+        with torch.no_grad():
+            run.plain()
+
+    def elsewhere(self, run: Run, why: str) -> None:
+        raise RuntimeError(
+            f"ucudnn: a fused normalization: {why}; revert() what convert "
+            "returned, or convert without normalizations"
+        )
 
 
 def _aligned(*tensors: Optional[torch.Tensor]) -> bool:
@@ -97,6 +106,7 @@ def put(module: torch.nn.Module, plan: Plan) -> None:
 
 def take(module: torch.nn.Module) -> None:
     """The module as before `put`."""
-    if isinstance(module, Waiting):
+    module.__dict__.pop("_ucudnn_norm", None)
+    # Not if it was given another class, as a parametrization does.
+    if type(module) is Waiting:
         module.__class__ = torch.nn.BatchNorm2d
-        del module.__dict__["_ucudnn_norm"]
