@@ -1,6 +1,6 @@
 """Who else looks at what PyTorch runs now, and tensors that are more than memory. A
 plan runs on addresses, which neither can follow, so both get PyTorch's own operator.
-All that is not public in PyTorch is in this file (tried on 2.13)."""
+It asks PyTorch by names that are not public (tried on 2.13)."""
 
 from __future__ import annotations
 
