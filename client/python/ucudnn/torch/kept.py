@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import random
+import sys
 import types
 import weakref
 from typing import (
@@ -150,7 +152,7 @@ def gradient_bytes(objects: Iterable[Any]) -> int:
 def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
     """Within it steps may run; afterwards the objects are as before: parameters,
     gradients, BatchNorm's statistics, the state of optimizers, and random
-    numbers. Copies are in host memory, so that they do not take what the step
+    numbers, of PyTorch, Python and numpy. Copies are in host memory, so that they do not take what the step
     needs. SyncBatchNorm counts this rank's images alone meanwhile, because no
     other rank may be measuring."""
     modules = [o for o in objects if isinstance(o, torch.nn.Module)]
@@ -166,6 +168,10 @@ def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
     gpus = [device] if device.type == "cuda" else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=gpus))
+        stack.callback(random.setstate, random.getstate())
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            stack.callback(numpy.random.set_state, numpy.random.get_state())
         for value in objects:
             if isinstance(value, torch.nn.Module):
                 stack.callback(_saved_module(value))
