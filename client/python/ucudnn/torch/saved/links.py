@@ -219,7 +219,8 @@ def _cgroup_limits(root: str) -> List[int]:
             mount, _, told = line.partition(" - ")
             kind, _, options = told.split()[:3]
             if kind == "cgroup2" or "memory" in options.split(","):
-                mounts.append((kind, *mount.split()[3:5]))
+                begin, place = mount.split()[3:5]
+                mounts.append((kind, begin, place))
     left = []
     for kind, begin, place in mounts:
         new = kind == "cgroup2"
