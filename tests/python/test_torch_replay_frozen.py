@@ -79,3 +79,14 @@ def test_names_what_the_step_names(name, value, monkeypatch):
     _, _, was = frozen()
     monkeypatch.setitem(globals(), name, value)
     assert was.changed() == name
+
+
+def test_leaves_out_globals_that_are_named_as_attributes(monkeypatch):
+    """A loop's `loss`, where the step reads `outputs.loss`."""
+    def step(outputs):
+        return outputs.loss
+
+    monkeypatch.setitem(globals(), "loss", 1.0)
+    was = Frozen(step, [])
+    monkeypatch.setitem(globals(), "loss", 2.0)
+    assert was.changed() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import functools
 import random
 import sys
@@ -105,13 +106,19 @@ def _used_by(function: types.FunctionType) -> Iterator[Tuple[str, Any]]:
             yield name, function.__globals__[name]
 
 
-def names_in(code: types.CodeType) -> List[str]:
-    """The names that a function's code uses, and the functions inside it."""
-    names = dict.fromkeys(code.co_names)
+@functools.lru_cache(maxsize=1024)
+def names_in(code: types.CodeType) -> Tuple[str, ...]:
+    """The global names that a function's code reads, and the functions inside it: no
+    names of attributes, which may be those of other things, too."""
+    names = {
+        one.argval: None
+        for one in dis.get_instructions(code)
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names.update(dict.fromkeys(names_in(constant)))
-    return list(names)
+    return tuple(names)
 
 
 def _has_state(value: Any) -> bool:
