@@ -187,3 +187,26 @@ def test_runs_two_plans_in_two_threads():
     train(2, steps[2])
     for which in range(2):
         assert losses[which] == pytest.approx(losses[2], abs=1e-4)
+
+
+def test_takes_no_tensor_for_another_of_its_shape():
+    """In each layer two convolutions of one tensor, and later of two."""
+    torch.manual_seed(1)
+    convolutions = [torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(10)]
+    flipped = [False]
+
+    def step(x):
+        for one in convolutions:
+            one.zero_grad()
+        for one, two in zip(convolutions[::2], convolutions[1::2]):
+            other = x.flip(0) if flipped[0] else x
+            x = torch.sigmoid(one(x) + two(other))
+        x.sum().backward()
+
+    x = torch.randn(4, 8, 16, 16)
+    plan = planned_of(step, x, share=0.01, allow="offload")
+    assert plan.moved
+    plan(x)
+    flipped[0] = True
+    with pytest.raises(ucudnn.InvalidArgument, match="saves another tensor's memory"):
+        plan(x)

@@ -12,7 +12,7 @@ from ucudnn.torch.saved.links import Arena, CudaLink, HostLink
 from ucudnn.torch.saved.origins import Looks
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.saved.script import Action, Script
-from ucudnn.torch.saved.storages import bytes_of, flat, weak_reference
+from ucudnn.torch.saved.storages import bytes_of, flat, key_of, weak_reference
 from ucudnn.torch.saved.watching import Watch, hooked
 
 # What a hook expects and does: the size and type of the tensor that is saved,
@@ -83,6 +83,8 @@ class Applier:
         self._next = 0  # hook; beyond the last one after a refusal
         self._held: Dict[int, torch.Tensor] = {}  # elements, by storage
         self._versions: Dict[int, int] = {}
+        # By storage: its key, version and shift when it was saved first.
+        self._whose: Dict[int, Tuple[int, int, int]] = {}
         self._copying: Dict[int, bool] = {}
         self._arriving: Dict[int, bool] = {}
         self._looks = Looks([origin for _, origin, _ in self._again])
@@ -174,6 +176,10 @@ class Applier:
             or self._is_parameter(tensor)
         ):
             raise self._saves_another(hook, tensor)
+        if number >= 0:
+            whose = key_of(tensor), tensor._version, shift
+            if self._whose.setdefault(number, whose) != whose:
+                raise self._differs(hook, "saves another tensor's memory")
         handle: Any = kind.pack, None, 0
         for which in self._looks.at(hook, tensor.grad_fn):
             if self._looks.seen[which] != self._again[which][2]:
