@@ -92,7 +92,8 @@ def _solved(
         least = error.least
         if gpu:
             least = with_reserve(least + least // _BETWEEN + _SLACK)
-        raise NoPlan(
-            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
-            least=least,
-        ) from error
+        refused = NoPlan(
+            f"memory: budget: {budget} bytes; the least that is accepted is {least}"
+        )
+        refused.least = least
+        raise refused from error
