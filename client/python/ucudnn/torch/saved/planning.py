@@ -92,8 +92,7 @@ def _solved(
         least = error.least
         if gpu:
             least = with_reserve(least + least // _BETWEEN + _SLACK)
-        refused = NoPlan(
-            f"memory: budget: {budget} bytes; the least that is accepted is {least}"
-        )
-        refused.least = least
-        raise refused from error
+        raise NoPlan(
+            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
+            least,
+        ) from error
