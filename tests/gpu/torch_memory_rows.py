@@ -11,6 +11,7 @@ import os
 import re
 import statistics
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -171,7 +172,7 @@ def planned_on(row, budget, allow, step=None, graphs=False):
     try:
         return make(budget)
     except ucudnn.NoPlan as error:
-        return make(int(str(error).rpartition(" ")[2]))
+        return make(error.least)
 
 
 def planned(row, budget, allow=("offload", "recompute")):
@@ -495,6 +496,173 @@ def check_compiled():
     return False, "not refused"
 
 
+def small():
+    """A model with dropout, and a step of it on any batch."""
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.Tanh(), nn.Dropout(0.2),
+        nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return model, optimizer, step
+
+
+def images(count=32):
+    return (torch.randn(count, 3, 64, 64, device="cuda"),
+            torch.randint(0, 10, (count,), device="cuda"))
+
+
+def tight(step, *example, **options):
+    """A plan that needs about the least memory."""
+    try:
+        return ucudnn.torch.memory(step, *example, budget=1, quiet=True, **options)
+    except ucudnn.NoPlan as refused:
+        return ucudnn.torch.memory(step, *example, budget=refused.least, quiet=True,
+                                   **options)
+
+
+def check_masks():
+    """Dropout's masks are those of the forward pass in the backward pass, whatever is
+    moved or computed again, and others in each call."""
+    held, told = True, []
+    for ways in ("offload", "recompute", ("offload", "recompute")):
+        model, _, step = small()
+        before, behind = [], []
+
+        def noted(module, inputs, output, before=before, behind=behind):
+            before.append(output.detach() != 0)
+            inputs[0].register_hook(lambda gradient: behind.append(gradient != 0))
+
+        model[6].register_forward_hook(noted)
+        plan = tight(step, *images(), allow=ways)
+        before.clear(), behind.clear()
+        for _ in range(3):
+            plan(*images())
+        same = len(behind) == 3 and all(map(torch.equal, before, behind))
+        other = not torch.equal(before[0], before[1])
+        held &= same and other and bool(plan.moved or plan.recomputed)
+        told.append(f"{ways}: the same masks {same}, others in each call {other}, "
+                    f"{len(plan.moved)} moved, {len(plan.recomputed)} again")
+    return held, "; ".join(told)
+
+
+def check_changes():
+    """A step that is replayed follows what changes in its model, or refuses it."""
+    def group(model, optimizer):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2).cuda())]})
+
+    def head(model, optimizer):
+        for parameter in model[-1].parameters():
+            optimizer.state.pop(parameter, None)
+        model[-1] = nn.Linear(32, 10).cuda()
+        optimizer.param_groups[0]["params"][-2:] = list(model[-1].parameters())
+
+    changes = {
+        "eval": lambda model, _: model.eval(),
+        "requires_grad": lambda model, _: model[0].requires_grad_(False),
+        "dropout": lambda model, _: setattr(model[6], "p", 0.0),
+        "a group": group,
+        "a head": head,
+    }
+    held, told = True, []
+    for name, change in changes.items():
+        found = []
+        for graphs in (False, True):
+            model, optimizer, step = small()
+            run = step
+            if graphs:
+                run = ucudnn.torch.memory(step, *images(), budget="8GiB", graphs=True,
+                                          allow="offload", quiet=True)
+                held &= run.replayed
+            torch.manual_seed(2)
+            batch = images()
+            run(*batch)
+            change(model, optimizer)
+            try:
+                losses = [run(*batch).clone() for _ in range(3)]
+            except ucudnn.InvalidArgument as error:
+                told.append(f"{name}: {str(error)[:80]}")
+                held &= "has changed since the step was captured" in str(error)
+                break
+            found.append([*losses, *(p.detach() for p in model.parameters())])
+        if len(found) == 2:
+            off = apart(found[1], found[0])
+            told.append(f"{name}: {off:.1e} off")
+            held &= off <= 1e-4
+    return held, "; ".join(told)
+
+
+def check_pinning():
+    """A step is captured again while another thread pins memory."""
+    _, optimizer, step = small()
+    batch = images()
+    plan = ucudnn.torch.memory(step, *batch, budget="8GiB", graphs=True, quiet=True)
+    ended, failed, count = threading.Event(), [], [0]
+
+    def pin():
+        try:
+            while not ended.is_set():
+                count[0] += 1
+                host = torch.empty(100_000 + 997 * count[0]).pin_memory()
+                host.cuda(non_blocking=True)
+        except Exception as error:  # noqa: BLE001
+            failed.append(error)
+
+    thread = threading.Thread(target=pin)
+    thread.start()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for number in range(20):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + number)
+            plan(*batch), plan(*batch)
+    ended.set()
+    thread.join()
+    torch.cuda.synchronize()
+    texts = [str(one.message) for one in caught if "enqueued" in str(one.message)]
+    held = plan.replayed and not failed and not texts
+    return held, f"{count[0]} blocks pinned, {failed}, {texts}"
+
+
+def check_slices():
+    """Batches that are slices of a data set on the GPU."""
+    data, labels = images(1024)
+    model, _, step = small()
+    model[6].p = 0.0
+    plan = tight(step, data[:32], labels[:32], allow="recompute")
+    sizes = [one["bytes"] for one in plan.recorded_step["tensors"]]
+    start = copy.deepcopy(model.state_dict())
+    found = []
+    for run in (step, plan):
+        model.load_state_dict(start)
+        run(data[96:128], labels[96:128])
+        found.append([p.grad.clone() for p in model.parameters()])
+    off = distance(found[1], found[0])
+    held = off <= RECOMPUTED_OFF["FP32"] and max(sizes) < data.nbytes
+    return held, f"gradients {off:.1e} off; {len(plan.recomputed)} computed again"
+
+
+def check_least():
+    """The least budget that is named is accepted when it is given back."""
+    held, told = True, []
+    for text in ("resnet18:32:FP32", "vit_b_16:8:FP32"):
+        row = Row(text, image=224)
+        for _ in range(2):
+            plan = tight(row.step, keep=(row.model, row.optimizer))
+            measured_peak = plan.check(steps=1).measured_peak
+            held &= measured_peak <= plan.budget
+            told.append(f"{text}: {measured_peak >> 20} of {plan.budget >> 20} MiB")
+    return held, "; ".join(told)
+
+
 def run_checks(path):
     torch.backends.cudnn.deterministic = True
     checks = {
@@ -507,6 +675,11 @@ def run_checks(path):
         "steps that cannot be captured": check_not_captured,
         "peak as predicted": check_prediction,
         "compiled models are refused": check_compiled,
+        "masks of dropout": check_masks,
+        "models that change are followed or refused": check_changes,
+        "captured beside a thread that pins memory": check_pinning,
+        "slices of a data set on the GPU": check_slices,
+        "the least budget is accepted": check_least,
     }
     told = {}
     for name, check in checks.items():

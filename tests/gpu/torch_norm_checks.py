@@ -178,7 +178,7 @@ def computed_again(form=torch.channels_last):
     try:
         plan = ucudnn.torch.memory(step, budget=1 << 20, **keep)
     except ucudnn.NoPlan as error:
-        least = int(str(error).rpartition(" ")[2])
+        least = error.least
         plan = ucudnn.torch.memory(step, budget=least, **keep)
     model.load_state_dict(start)
     with counting() as runs:

@@ -83,3 +83,14 @@ def refused(step, *arguments, **options):
 
 def equal(some, others):
     return all(torch.equal(a, b) for a, b in zip(some, others))
+
+
+def planned_of(step, *example, share, **options):
+    """The step's plan within a share of the plain peak, or the least there is."""
+    options = {"quiet": True, **options}
+    whole = ucudnn.torch.memory(step, *example, budget="1GiB", **options)
+    budget = int(whole.plain_peak * share)
+    try:
+        return ucudnn.torch.memory(step, *example, budget=budget, **options)
+    except ucudnn.NoPlan as refused:
+        return ucudnn.torch.memory(step, *example, budget=refused.least, **options)

@@ -16,6 +16,7 @@ class Cuda:
 
     def __init__(self):
         self.calls, self.current, self.fails = [], "main", set()
+        self.modes = set()
 
     def note(self, name):
         self.calls.append(f"{name} in {self.current}")
@@ -27,7 +28,8 @@ class Cuda:
         cuda = self
 
         class Graph:
-            def capture_begin(self, pool=None):
+            def capture_begin(self, pool=None, *, capture_error_mode):
+                cuda.modes.add(capture_error_mode)
                 cuda.note(f"begin {pool}" if pool else "begin")
 
             def capture_end(self):
@@ -76,6 +78,9 @@ def cuda(monkeypatch):
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch, "zeros", made)
+    monkeypatch.setattr(
+        torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False
+    )
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
         monkeypatch.setattr(
             torch._C, name,
@@ -120,7 +125,14 @@ def test_leaves_nothing_of_a_capture_that_cannot_end(cuda, fails):
         "_cuda_releasePool 1 pool in side",
         "begin in side", "zeros in side", "end in side",
     ]  # fmt: skip
-    assert cuda.current == "main"
+    assert cuda.current == "main" and cuda.modes == {"thread_local"}
+
+
+def test_leaves_other_threads_alone_while_it_captures(cuda):
+    """One of a DataLoader pins memory: by default that would end the capture, and
+    that thread with it."""
+    Capturing(GPU).capture(lambda: None)
+    assert cuda.modes == {"thread_local"}
 
 
 def test_releases_no_memory_that_the_allocator_has_left(cuda):

@@ -9,7 +9,15 @@ torch = pytest.importorskip("torch")
 
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, loss_of, network, refused, trained
+from saved_steps import (
+    data,
+    equal,
+    loss_of,
+    network,
+    planned_of,
+    refused,
+    trained,
+)
 from torch.optim import SGD, Adam, NAdam
 from ucudnn.torch.replay import replaying
 from ucudnn.torch.replay.capturing import Captured
@@ -345,6 +353,83 @@ def test_enqueues_from_then_on_what_cannot_be_captured_again(captured):
     captured.setattr(StandIn, "capture", fails)
     with pytest.warns(UserWarning, match="enqueued: RuntimeError: no more graphs"):
         assert equal(trained_at_two_rates(plan, model, optimizer), expected)
+    assert not plan.replayed
+
+
+def add_group(model, optimizer):
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+
+
+def freeze_dropout(model, _):
+    model[6].p = 0.2
+
+
+def replace_head(model, optimizer):
+    """As long as no recipe reads it, a plan fits the new one."""
+    for parameter in model[-1].parameters():
+        optimizer.state.pop(parameter, None)
+    head = torch.nn.Linear(8, 10)
+    with torch.no_grad():
+        for some, other in zip(head.parameters(), model[-1].parameters()):
+            some.copy_(other.flip(0))
+    model[-1] = head
+    optimizer.param_groups[0]["params"][-2:] = list(head.parameters())
+
+
+@pytest.mark.parametrize("change", [add_group, freeze_dropout, replace_head])
+def test_captures_again_when_the_model_changes(change):
+    def told(step, model, optimizer):
+        losses = [step(*data()).clone()]
+        change(model, optimizer)
+        losses += [step(*data()).clone() for _ in range(2)]
+        return [*losses, *(p.detach().clone() for p in model.parameters())]
+
+    model, optimizer, step = made()
+    torch.manual_seed(3)
+    expected = told(step, model, optimizer)
+    model, optimizer, step = made()
+    plan = plan_of(step, allow="offload")
+    before = StandIn.last
+    torch.manual_seed(3)
+    assert equal(told(plan, model, optimizer), expected)
+    assert plan.replayed and StandIn.last is not before
+
+
+@pytest.mark.parametrize("change, name", [
+    (lambda model: model[1].eval(), "1.training"),
+    (lambda model: model[0].requires_grad_(False), "0.weight"),
+    (lambda model: model.load_state_dict(network().state_dict(), assign=True),
+     "0.weight"),
+])  # fmt: skip
+def test_refuses_a_model_that_no_longer_fits_the_plan(change, name):
+    """Which the replays would not notice."""
+    model, _, step = made()
+    plan = planned_of(step, *data(), share=0.01, allow="recompute", graphs=True)
+    assert plan.replayed and plan.recomputed
+    plan(*data())
+    change(model)
+    with pytest.raises(ucudnn.InvalidArgument) as error:
+        plan(*data())
+    assert f"memory: {name} has changed since the step was captured" in str(error.value)
+
+
+def test_enqueues_a_step_that_would_be_captured_in_each_call():
+    """As by a schedule with another rate in each call."""
+    def told(step, optimizer):
+        losses = []
+        for call in range(8):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + call)
+            losses.append(step(*data()).clone())
+        return losses
+
+    torch.manual_seed(3)
+    _, optimizer, step = made()
+    expected = told(step, optimizer)
+    torch.manual_seed(3)
+    _, optimizer, step = made()
+    plan = plan_of(step)
+    with pytest.warns(UserWarning, match="an option of an optimizer changes from call"):
+        assert equal(told(plan, optimizer), expected)
     assert not plan.replayed
 
 

@@ -3,11 +3,21 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gc
+import threading
 from dataclasses import replace
 
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, loss_of, network, planned, stepping, trained
+from saved_steps import (
+    data,
+    equal,
+    loss_of,
+    network,
+    planned,
+    planned_of,
+    stepping,
+    trained,
+)
 from ucudnn.torch.saved import planning
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.storages import weak_reference
@@ -121,3 +131,82 @@ def test_plans_steps_of_several_updates():
         step, *data(), budget=int(whole.plain_peak * 0.6), allow="offload", quiet=True
     )
     assert plan.moved and equal(trained(plan, model), expected)
+
+
+@pytest.mark.parametrize("example", ["slice", "whole"])
+def test_takes_slices_of_a_data_set_on_the_device(example):
+    """Which is no storage of the step, and from which calls take other batches."""
+    torch.manual_seed(4)
+    images, labels = torch.randn(64, 3, 16, 16), torch.randint(0, 10, (64,))
+    plain, model = network(), network()
+    expected, step = stepping(plain), stepping(model)
+    first = images[8:16], labels[8:16]
+    if example == "whole":
+        first = [one.clone() for one in first]
+    plan = planned_of(step, *first, share=0.01, allow="recompute")
+    sizes = [one["bytes"] for one in plan.recorded_step["tensors"]]
+    assert plan.recomputed and max(sizes) < images.nbytes
+    for begin in (0, 24, 56):
+        batch = images[begin:begin + 8], labels[begin:begin + 8]
+        torch.manual_seed(5)
+        told = expected(*batch)
+        torch.manual_seed(5)
+        assert torch.allclose(plan(*batch), told, atol=1e-5)
+    for some, other in zip(model.parameters(), plain.parameters()):
+        assert torch.allclose(some, other, atol=1e-5)
+
+
+def test_keeps_its_own_memory_off_the_default_device():
+    step, batch = stepping(network()), data()
+    torch.set_default_device("meta")
+    try:
+        plan = planned_of(step, *batch, share=0.5, allow="offload")
+        plan(*batch)
+    finally:
+        torch.set_default_device(None)
+    assert plan.moved
+
+
+def test_runs_two_plans_in_two_threads():
+    models = [network().eval() for _ in range(3)]  # dropout would share its numbers
+    steps = [stepping(model) for model in models]
+    plans = [planned_of(step, *data(), share=0.5) for step in steps[:2]]
+    losses = {}
+
+    def train(which, step):
+        losses[which] = [float(step(*batch)) for _ in range(5)]
+
+    batch = data()
+    threads = [
+        threading.Thread(target=train, args=one) for one in enumerate(plans)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    train(2, steps[2])
+    for which in range(2):
+        assert losses[which] == pytest.approx(losses[2], abs=1e-4)
+
+
+def test_takes_no_tensor_for_another_of_its_shape():
+    """In each layer two convolutions of one tensor, and later of two."""
+    torch.manual_seed(1)
+    convolutions = [torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(10)]
+    flipped = [False]
+
+    def step(x):
+        for one in convolutions:
+            one.zero_grad()
+        for one, two in zip(convolutions[::2], convolutions[1::2]):
+            other = x.flip(0) if flipped[0] else x
+            x = torch.sigmoid(one(x) + two(other))
+        x.sum().backward()
+
+    x = torch.randn(4, 8, 16, 16)
+    plan = planned_of(step, x, share=0.01, allow="offload")
+    assert plan.moved
+    plan(x)
+    flipped[0] = True
+    with pytest.raises(ucudnn.InvalidArgument, match="saves another tensor's memory"):
+        plan(x)

@@ -2,6 +2,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import random
+
 import ucudnn
 import ucudnn.torch
 from saved_steps import data, equal, network, planned, refused, stepping, trained
@@ -93,8 +95,14 @@ def test_measures_the_peak_that_it_predicts():
 
 
 def test_changes_nothing_while_it_measures():
+    numpy = pytest.importorskip("numpy")
     model = network()
-    step = stepping(model)
+    plain = stepping(model)
+
+    def step(x, y):
+        return plain(x + random.random() + numpy.random.rand(), y)
+
+    drawn = random.getstate(), numpy.random.get_state()[2]
     before = {n: t.clone() for n, t in model.state_dict().items()}
     images, labels = data()
     state = torch.get_rng_state()
@@ -102,6 +110,7 @@ def test_changes_nothing_while_it_measures():
     plan.check(steps=1)
     assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
+    assert drawn == (random.getstate(), numpy.random.get_state()[2])
 
 
 def test_names_the_least_budget_and_keeps_it():
@@ -109,7 +118,7 @@ def test_names_the_least_budget_and_keeps_it():
     step = stepping(model)
     with pytest.raises(ucudnn.NoPlan) as refused:
         ucudnn.torch.memory(step, *data(), budget=1000, quiet=True)
-    least = int(str(refused.value).rpartition(" ")[2])
+    least = refused.value.least
     assert "1000" in str(refused.value)
     plan = ucudnn.torch.memory(step, *data(), budget=least, quiet=True)
     assert plan.predicted_peak <= least

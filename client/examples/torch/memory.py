@@ -1,5 +1,5 @@
-"""A network that trains within a budget of memory: python3 memory.py"""
-import torch, ucudnn.torch
+"""A network that trains within a budget of memory: python3 memory.py [BUDGET]"""
+import sys, torch, ucudnn, ucudnn.torch
 from torch import nn
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -14,7 +14,11 @@ def step(x, y):
     loss.backward(), optimizer.step()
     return loss.item()
 x, y = torch.randn(16, 3, 64, 64).to(device), torch.randint(10, (16,)).to(device)
-train = ucudnn.torch.memory(step, x, y, budget="48MiB")  # prints the plan
+budget = sys.argv[1] if sys.argv[1:] else "48MiB"
+try:
+    train = ucudnn.torch.memory(step, x, y, budget=budget)  # prints the plan
+except ucudnn.NoPlan as error:  # on a GPU weights and cuDNN's workspace count, too
+    train = ucudnn.torch.memory(step, x, y, budget=error.least)
 print(train.check())
 for _ in range(5):
     print(f"loss {train(x, y):.4f}")

@@ -37,7 +37,7 @@ def under_hooks() -> bool:
     """Whether hooks for saved tensors are active, as within a checkpoint. They see a
     tensor of one element."""
     with torch.enable_grad():
-        probe = torch.ones(1, requires_grad=True).exp()
+        probe = torch.ones(1, requires_grad=True, device="cpu").exp()
     try:
         probe.grad_fn._raw_saved_result.register_hooks(lambda x: x, lambda x: x)
     except RuntimeError:

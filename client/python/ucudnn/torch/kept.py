@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import functools
+import random
+import sys
 import types
 import weakref
 from typing import (
@@ -103,13 +106,19 @@ def _used_by(function: types.FunctionType) -> Iterator[Tuple[str, Any]]:
             yield name, function.__globals__[name]
 
 
-def names_in(code: types.CodeType) -> List[str]:
-    """The names that a function's code uses, and the functions inside it."""
-    names = dict.fromkeys(code.co_names)
+@functools.lru_cache(maxsize=1024)
+def names_in(code: types.CodeType) -> Tuple[str, ...]:
+    """The global names that a function's code reads, and the functions inside it: no
+    names of attributes, which may be those of other things, too."""
+    names = {
+        one.argval: None
+        for one in dis.get_instructions(code)
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names.update(dict.fromkeys(names_in(constant)))
-    return list(names)
+    return tuple(names)
 
 
 def _has_state(value: Any) -> bool:
@@ -150,7 +159,7 @@ def gradient_bytes(objects: Iterable[Any]) -> int:
 def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
     """Within it steps may run; afterwards the objects are as before: parameters,
     gradients, BatchNorm's statistics, the state of optimizers, and random
-    numbers. Copies are in host memory, so that they do not take what the step
+    numbers, of PyTorch, Python and numpy. Copies are in host memory, so that they do not take what the step
     needs. SyncBatchNorm counts this rank's images alone meanwhile, because no
     other rank may be measuring."""
     modules = [o for o in objects if isinstance(o, torch.nn.Module)]
@@ -166,6 +175,10 @@ def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
     gpus = [device] if device.type == "cuda" else []
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=gpus))
+        stack.callback(random.setstate, random.getstate())
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            stack.callback(numpy.random.set_state, numpy.random.get_state())
         for value in objects:
             if isinstance(value, torch.nn.Module):
                 stack.callback(_saved_module(value))

@@ -4,6 +4,7 @@ records what runs. An operator finds its plans by their key."""
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
@@ -14,7 +15,13 @@ _SCHEMA = "int[] stride, int[] padding, int[] dilation, int groups, str key"
 
 # By key: planned.PlannedCall.
 _known: Dict[str, Any] = {}
-_as_operators = False
+
+
+class _Here(threading.local):
+    as_operators = False
+
+
+_here = _Here()
 
 
 def remember(key: str, planned: Any) -> None:
@@ -24,19 +31,18 @@ def remember(key: str, planned: Any) -> None:
 
 @contextlib.contextmanager
 def plans_as_operators() -> Iterator[None]:
-    """Within it forward passes run plans as operators, which a TorchDispatchMode
-    sees, at some microseconds of the host's time each."""
-    global _as_operators
-    before, _as_operators = _as_operators, True
+    """Within it this thread's forward passes run plans as operators, which a
+    TorchDispatchMode sees, at some microseconds of the host's time each."""
+    before, _here.as_operators = _here.as_operators, True
     try:
         yield
     finally:
-        _as_operators = before
+        _here.as_operators = before
 
 
 def runs_operators() -> bool:
     """Whether plans run as operators now."""
-    return _as_operators
+    return _here.as_operators
 
 
 def _convolution(

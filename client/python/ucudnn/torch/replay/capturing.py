@@ -10,6 +10,11 @@ from typing import Any, Callable, Iterator, NamedTuple
 import torch
 
 
+# What other threads do meanwhile, such as a DataLoader's that pins memory, neither
+# fails nor ends the capture.
+_MODE = "thread_local"
+
+
 class Captured(NamedTuple):
     """A step as a CUDA graph, and what the step returned: its tensors are where
     each replay writes them."""
@@ -69,7 +74,7 @@ class Capturing:
         try:
             # Not torch.cuda.graph, which stays in its stream if a capture fails.
             with torch.cuda.stream(self._stream):
-                graph.capture_begin(self._pool)
+                graph.capture_begin(self._pool, capture_error_mode=_MODE)
                 try:
                     result = run()
                 except BaseException:
@@ -95,18 +100,12 @@ class Capturing:
         """A capture that became invalid cannot be ended. PyTorch then leaves its
         allocator in it, with the memory taken, and its random numbers too, which
         leave it with the next capture."""
-        end = getattr(torch._C, "_cuda_endAllocateToPool", None) or getattr(
-            torch._C, "_cuda_endAllocateCurrentStreamToPool", None
-        )
-        if end is not None:
-            # The first raises if the allocator has left; before PyTorch 2.2 it has
-            # no second argument.
-            with contextlib.suppress(RuntimeError, TypeError):
-                end(self._device.index, self._pool)
-                torch._C._cuda_releasePool(self._device.index, self._pool)
+        with contextlib.suppress(RuntimeError):  # the first: the allocator has left
+            torch._C._cuda_endAllocateToPool(self._device.index, self._pool)
+            torch._C._cuda_releasePool(self._device.index, self._pool)
         graph = torch.cuda.CUDAGraph()
         with contextlib.suppress(RuntimeError):
-            graph.capture_begin()
+            graph.capture_begin(capture_error_mode=_MODE)
             torch.zeros(1, device=self._device)
             graph.capture_end()
 
@@ -114,6 +113,4 @@ class Capturing:
 def _drop_workspaces() -> None:
     """Those that cuBLAS keeps for each stream: the graph's is in the graph's memory,
     and stays there, and the others are not taken beside it."""
-    drop = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
-    if drop is not None:
-        drop()
+    torch._C._cuda_clearCublasWorkspaces()

@@ -7,8 +7,9 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from ucudnn.errors import InvalidArgument
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.kept import reachable, unchanged
+from ucudnn.torch.kept import unchanged
 from ucudnn.torch.replay.capturing import Captured, Capturing
 from ucudnn.torch.replay.carried import (
     Carried,
@@ -18,9 +19,12 @@ from ucudnn.torch.replay.carried import (
     state_of,
     touched_by,
 )
+from ucudnn.torch.replay.frozen import Frozen
 from ucudnn.torch.replay.inputs import Inputs
 
 _WARM_UP = 2  # steps, before the one that is watched
+# Captures without a replay between them, after which steps are enqueued.
+_MOST_CAPTURES = 3
 
 
 def refuse_without_gpu(device: torch.device) -> None:
@@ -42,15 +46,18 @@ class Replay:
     ) -> None:
         """`run` runs the step under its plan, with `inputs`. Afterwards all is as
         before. A step that cannot be captured is enqueued, after a warning."""
+        self._step = step
         self._run = run
         self._inputs = inputs
-        # The graph reads them where they are.
-        self._read = [v for _, v in reachable(step) if isinstance(v, torch.Tensor)]
         self._objects = objects
         self._device = device
         self._touched: Optional[Touched] = None
+        self._captures = 0  # since it was replayed without
         self.peak = 0  # bytes, while it was captured
-        self._capture()
+        try:
+            self._capture()
+        except Exception as error:  # whatever a step raises
+            self._enqueue(error)
 
     @property
     def captured(self) -> bool:
@@ -60,8 +67,8 @@ class Replay:
         self, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
         self._inputs.take(arguments, keywords)
-        if self._carried is not None and self._carried.options_changed():
-            self._capture()
+        if self._carried is not None:
+            self._follow()
         if self._carried is None:
             return self._run()
         away = self._carried.away()
@@ -74,23 +81,56 @@ class Replay:
         self._carried.put_back(away, first)
         return captured.result
 
-    def _capture(self) -> None:
+    def _follow(self) -> None:
+        """Captures the step again if something has changed that it read. Raises
+        InvalidArgument if its plan no longer fits it."""
+        assert self._carried is not None
+        name = self._frozen.changed()
+        if name:
+            self._touched = None
+        elif self._carried.options_changed():
+            name = "an option of an optimizer"
+        else:
+            self._captures = 0
+            return
+        self._captures += 1
+        try:
+            self._release()
+            if self._captures > _MOST_CAPTURES:
+                raise RuntimeError(f"{name} changes from call to call")
+            self._capture()
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                f"memory: {name} has changed since the step was captured, and its "
+                f"plan no longer fits it: {error}"
+            ) from error
+        except Exception as error:
+            self._enqueue(error)
+
+    def _release(self) -> None:
         self._first: Optional[Captured] = None
         self._each: Optional[Captured] = None
         self._carried: Optional[Carried] = None
+
+    def _enqueue(self, error: Exception) -> None:
+        warnings.warn(
+            "ucudnn: memory: the step is not replayed as a CUDA graph but "
+            f"enqueued: {type(error).__name__}: {error}. A step is captured that "
+            "does not wait for the GPU (it returns tensors instead of numbers, "
+            "without .item()), whose optimizers have capturable=True if they "
+            "know it, and that counts in tensors",
+            stacklevel=5,
+        )
+
+    def _capture(self) -> None:
+        self._release()
         capturing = Capturing(self._device)
         try:
             self._capture_by(capturing)
-        except Exception as error:  # whatever a step raises
+        except Exception:
+            self._release()
             capturing.give_back()
-            warnings.warn(
-                "ucudnn: memory: the step is not replayed as a CUDA graph but "
-                f"enqueued: {type(error).__name__}: {error}. A step is captured that "
-                "does not wait for the GPU (it returns tensors instead of numbers, "
-                "without .item()), whose optimizers have capturable=True if they "
-                "know it, and that counts in tensors",
-                stacklevel=5,
-            )
+            raise
 
     def _capture_by(self, capturing: Capturing) -> None:
         if self._touched is None:
@@ -102,6 +142,7 @@ class Replay:
                     parameter.grad = torch.zeros_like(parameter)
             self._first, self._each = _captured(self._run, self._objects, capturing)
             self._carried = Carried(self._objects, self._touched)
+        self._frozen = Frozen(self._step, self._objects)
         self.peak = capturing.peak
 
 

@@ -9,9 +9,10 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.saved.links import Arena, CudaLink, HostLink
+from ucudnn.torch.saved.origins import Looks
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.saved.script import Action, Script
-from ucudnn.torch.saved.storages import bytes_of, flat, weak_reference
+from ucudnn.torch.saved.storages import bytes_of, flat, key_of, weak_reference
 from ucudnn.torch.saved.watching import Watch, hooked
 
 # What a hook expects and does: the size and type of the tensor that is saved,
@@ -61,6 +62,13 @@ class Applier:
             for number, slot in script.slots.items()
         }
         self.meter: Optional[Meter] = None
+        # What recipes take for granted.
+        self._again = [
+            (number, again.origin, again.seen)
+            for number, again in script.recipes.items()
+            if again.origin is not None
+        ]
+        self._looked = {number: i for i, (number, _, _) in enumerate(self._again)}
         self._quick = self._hooks_of(script)
         self._hooks = self._quick
         self._acts: Dict[str, Callable[[int], None]] = {
@@ -75,16 +83,21 @@ class Applier:
         self._next = 0  # hook; beyond the last one after a refusal
         self._held: Dict[int, torch.Tensor] = {}  # elements, by storage
         self._versions: Dict[int, int] = {}
+        # By storage: its key, version and shift when it was saved first.
+        self._whose: Dict[int, Tuple[int, int, int]] = {}
         self._copying: Dict[int, bool] = {}
         self._arriving: Dict[int, bool] = {}
+        self._looks = Looks([origin for _, origin, _ in self._again])
 
     def _hooks_of(self, script: Script) -> List[_Hook]:
         """A meter looks at each tensor."""
+        looks = {h for _, origin, _ in self._again for h in (origin.first, origin.hook)}
         needed = {  # packs
             kind.pack
-            for kind, actions in zip(script.kinds, script.actions)
+            for hook, (kind, actions) in enumerate(zip(script.kinds, script.actions))
             if self.meter is not None
             or actions
+            or hook in looks
             or (
                 kind.storage >= 0
                 and (script.planned[kind.storage] or script.sources[kind.storage])
@@ -154,15 +167,23 @@ class Applier:
         self, hook: int, tensor: torch.Tensor, kind: Kind, actions: List[Action]
     ) -> Any:
         number = kind.storage
-        _, stride, offset = kind.layout
-        if (
-            tensor.stride() != stride
-            or tensor.storage_offset() != offset
-            or (number >= 0 and self._is_parameter(tensor))
+        planned = number >= 0 and self._script.planned[number]
+        shift = tensor.storage_offset() - kind.layout.offset
+        if number >= 0 and (
+            tensor.stride() != kind.layout.stride
+            or shift < 0
+            or (planned and shift != 0)
+            or self._is_parameter(tensor)
         ):
             raise self._saves_another(hook, tensor)
+        if number >= 0:
+            whose = key_of(tensor), tensor._version, shift
+            if self._whose.setdefault(number, whose) != whose:
+                raise self._differs(hook, "saves another tensor's memory")
         handle: Any = kind.pack, None, 0
-        planned = number >= 0 and self._script.planned[number]
+        for which in self._looks.at(hook, tensor.grad_fn):
+            if self._looks.seen[which] != self._again[which][2]:
+                raise self._made_otherwise(self._again[which][0])
         if not planned:
             handle = kind.pack, kept(tensor), tensor._version
         elif number not in self._held and number not in self._versions:
@@ -173,7 +194,7 @@ class Applier:
         for action, which in actions:
             self._acts[action](which)
         if number >= 0 and not planned:
-            self._note(number, tensor)
+            self._note(number, tensor, shift)
         if self.meter is not None:
             self.meter.look()
         return handle
@@ -184,10 +205,13 @@ class Applier:
             tensor.requires_grad and tensor.is_leaf
         )
 
-    def _note(self, number: int, tensor: torch.Tensor) -> None:
-        """Of a storage that is not planned."""
-        if self._script.sources[number]:
-            self._held[number] = flat(tensor)
+    def _note(self, number: int, tensor: torch.Tensor, shift: int) -> None:
+        """Of a storage that is not planned. An argument may be a slice that begins
+        `shift` elements later than the example."""
+        size = self._script.sources[number]
+        if size:
+            count = size // tensor.element_size()
+            self._held[number] = flat(tensor)[shift : shift + count]
         if self.meter is not None and not self._script.stays[number]:
             self.meter.saw(tensor)
 
@@ -203,6 +227,7 @@ class Applier:
                 kind, actions = todo
                 if kind.pack != pack:
                     raise self._differs(hook, f"needs tensor {pack}")
+                self._looks.at(hook, None)
                 for action, which in actions:
                     self._acts[action](which)
                 if self.meter is not None:
@@ -223,6 +248,16 @@ class Applier:
 
     def _saves_another(self, hook: int, tensor: torch.Tensor) -> Exception:
         return self._differs(hook, f"saves {tensor.dtype} {tuple(tensor.shape)}")
+
+    def _made_otherwise(self, number: int) -> Exception:
+        kind = next(k for k in self._script.kinds if k.storage == number)
+        return refuse(
+            "memory: the step",
+            f"it makes saved tensor {kind.pack}, {kind.dtype} {kind.layout.size}, by "
+            "other operators, numbers or parameters than when it was recorded",
+            "a step whose models, their modes and their parameters are those of the "
+            "recording is accepted; call memory again after changing them",
+        )
 
     def _differs(self, hook: int, found: str) -> Exception:
         expected = "its end"
@@ -272,7 +307,17 @@ class Applier:
         self._arriving[number] = True
 
     def _recompute(self, number: int) -> None:
-        self._keep(number, self._script.recipes[number].run(self._present))
+        which = self._looked[number]
+        if not self._looks.holds(which):
+            kind = next(k for k in self._script.kinds if k.storage == number)
+            raise refuse(
+                "memory: the step",
+                f"it changes a parameter in place before saved tensor {kind.pack}, "
+                f"{kind.dtype} {kind.layout.size}, is computed again with it",
+                "a step that leaves parameters alone until the backward pass is done "
+                "is accepted, or allow=\"offload\"",
+            )
+        self._keep(number, self._script.recipes[number].recipe.run(self._present))
 
     def _keep(self, number: int, elements: torch.Tensor) -> None:
         self._held[number] = elements

@@ -8,7 +8,6 @@ from typing import Sequence
 import torch
 
 from ucudnn.torch.kernels import ELEMENTS, VECTOR_BYTES
-from ucudnn.torch.saved.storages import element_size
 
 THREADS = 256
 # Of each multiprocessor, where threads keep their channels' parameters.
@@ -145,7 +144,7 @@ def source_of(
     `narrow_weights` of the elements' type. `plane` elements of a channel lie side by
     side. `long`: 32 bits do not count the elements."""
     element, conversions = ELEMENTS[dtype]
-    width = VECTOR_BYTES // element_size(dtype)
+    width = VECTOR_BYTES // dtype.itemsize
     xs = range(inputs)
     ns = range(normalizations)
     last_ones = plane == 1

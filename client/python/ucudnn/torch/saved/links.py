@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -28,7 +30,7 @@ class Arena:
         self.size = size
         self._device = device
         self._locked = 0
-        self._bytes = torch.empty(size, dtype=torch.uint8)
+        self._bytes = torch.empty(size, dtype=torch.uint8, device="cpu")
         if device.type == "cuda" and size:
             cudart = torch.cuda.cudart()
             with torch.cuda.device(device):
@@ -72,7 +74,7 @@ class HostLink:
 
     def rates(self) -> Rates:
         """Of copies by themselves."""
-        source = torch.zeros(1 << 22, dtype=torch.uint8)
+        source = torch.zeros(1 << 22, dtype=torch.uint8, device="cpu")
         host = torch.zeros_like(source)
         times = []
         for _ in range(_PROBE_REPEATS):
@@ -194,13 +196,65 @@ def other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
     return out, back
 
 
-def free_host_memory() -> Optional[int]:
-    """Bytes that the host can give; none if it does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
+def free_host_memory(root: str = "/") -> Optional[int]:
+    """Bytes that the host can give this process, within the limits of its container
+    or job (cgroups, both versions); none if it does not tell."""
+    free = _cgroup_limits(root)
+    with contextlib.suppress(OSError):
+        for line in _lines(root, "proc/meminfo"):
+            if line.startswith("MemAvailable:"):
+                free.append(int(line.split()[1]) * 1024)
+    return min(free, default=None)
+
+
+def _cgroup_limits(root: str) -> List[int]:
+    """What the memory limits leave, of this process's group and those above it."""
+    groups: Dict[str, str] = {}  # by the list of controllers
+    mounts: List[Tuple[str, str, str]] = []
+    with contextlib.suppress(OSError):
+        for line in _lines(root, "proc/self/cgroup"):
+            _, controllers, group = line.rstrip("\n").split(":", 2)
+            groups.update((name, group) for name in controllers.split(","))
+        for line in _lines(root, "proc/self/mountinfo"):
+            mount, _, told = line.partition(" - ")
+            kind, _, options = told.split()[:3]
+            if kind == "cgroup2" or "memory" in options.split(","):
+                begin, place = mount.split()[3:5]
+                mounts.append((kind, begin, place))
+    left = []
+    for kind, begin, place in mounts:
+        new = kind == "cgroup2"
+        group = groups.get("" if new else "memory", "/")
+        path = os.path.relpath(group, begin)
+        if path.startswith(".."):  # told from outside of this container
+            path = "."
+        while True:
+            folder = os.path.join(place, path)
+            with contextlib.suppress(OSError, ValueError):
+                left.append(_left_in(root, folder, new))
+            if path in (".", ""):
+                break
+            path = os.path.dirname(path)
+    return left
+
+
+def _left_in(root: str, folder: str, new: bool) -> int:
+    """Raises ValueError if there is no limit: it is "max"."""
+    names = ("memory.max", "memory.current", "inactive_file")
+    if not new:
+        names = (
+            "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        )  # fmt: skip
+    limit, used = (
+        int(_lines(root, os.path.join(folder, name))[0]) for name in names[:2]
+    )
+    for line in _lines(root, os.path.join(folder, "memory.stat")):
+        name, _, size = line.partition(" ")
+        if name == names[2]:  # files that the kernel drops when memory is short
+            used -= int(size)
+    return max(0, limit - max(0, used))
+
+
+def _lines(root: str, path: str) -> List[str]:
+    with open(os.path.join(root, path.lstrip("/")), encoding="utf-8") as file:
+        return file.readlines()

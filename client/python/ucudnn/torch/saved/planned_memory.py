@@ -29,6 +29,7 @@ from ucudnn.torch.saved.links import (
 from ucudnn.torch.saved.planning import Solved, best_plan
 from ucudnn.torch.saved.recording import record
 from ucudnn.torch.saved.script import Script, script_of
+from ucudnn.torch.saved.storages import tensors_in
 from ucudnn.torch.saved.watching import refuse_compiled
 
 _WAYS = ("offload", "recompute")
@@ -55,7 +56,7 @@ class MemoryCheck:
 
 class MemoryPlan:
     """Runs the step that it was made for: `plan(*arguments)` is `step(*arguments)`
-    within the budget. Not for several threads at once. Sizes are in bytes; `moved`,
+    within the budget. Not for several threads at once; each may have its own. Sizes are in bytes; `moved`,
     `recomputed` and `narrowed` have the numbers of storages. If it is `replayed`, as
     a CUDA graph, the next call overwrites the tensors that this one returned."""
 
@@ -199,16 +200,19 @@ def memory(
     With `graphs` the planned step is captured once, and calls replay it as a CUDA
     graph, which costs the host next to nothing. Calls copy the tensors among their
     arguments into copies of the example's, and return what the captured step did,
-    in tensors that the next call overwrites. Whatever else the step reads or hands
-    to the next step must stay in the same tensors; numbers are those of the example
-    and of when it was captured. It is captured again when an optimizer's option has
-    changed, such as a learning rate. A step that cannot be captured, because it
-    waits for the GPU, is enqueued, after a warning.
+    in tensors that the next call overwrites. Whatever the step hands to the next step
+    must stay in the same tensors. It is captured again when something has changed
+    that it read from Python: an optimizer's option, such as a learning rate, or its
+    parameters; modes and numbers of modules, parameters, and numbers and tensors that
+    the step names. A step that cannot be captured, because it waits for the GPU, or
+    that changes in each call, is enqueued, after a warning.
 
-    Raises NoPlan naming the least budget; InvalidArgument for what a plan cannot
-    do: compiled models, retained graphs, double backward, other hooks, in-place
-    changes, shapes that vary, several streams, and a host budget that is too small;
-    and by the plan, with `graphs`, for arguments unlike the example's.
+    Raises NoPlan with a budget that is accepted as `least`; InvalidArgument for what a
+    plan cannot do: compiled models, no backward pass, retained graphs, double
+    backward, other hooks, in-place changes, shapes that vary, several streams, and a
+    host budget that is too small. The plan raises it for a step that computes
+    otherwise than recorded what is computed again: by other operators, numbers or
+    parameters; and with `graphs` for arguments unlike the example's.
     """
     budget_bytes = parse_size(budget)
     ways = [allow] if isinstance(allow, str) else list(allow)
@@ -229,8 +233,9 @@ def memory(
     def run() -> None:
         step(*example, **keywords)
 
+    given = {id(one) for one in tensors_in((example, keywords))}
     with unchanged(objects, chosen):
-        recording = record(run, chosen, "recompute" in ways)
+        recording = record(run, chosen, "recompute" in ways, given)
     link = link_of(chosen)
 
     def planned(rates: Rates) -> MemoryPlan:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.saved.fused import AnyRecipe
-from ucudnn.torch.saved.storages import Layout, bytes_of, element_size
+from ucudnn.torch.saved.origins import Origin
+from ucudnn.torch.saved.storages import Layout, bytes_of, layout_of
 
 
 class Kind(NamedTuple):
@@ -36,6 +37,8 @@ class Again(NamedTuple):
     ms: float
     bytes: int  # temporary
     exact: bool  # gives the same bits
+    origin: Optional[Origin] = None
+    seen: Optional[List[Any]] = None  # of the origin, in the recording
 
 
 @dataclass
@@ -59,10 +62,10 @@ class Saved:
     def as_narrow(self) -> Saved:
         """Its narrow copy, which no other code holds."""
         assert self.narrow is not None
-        elements = self.bytes // element_size(self.dtype)
+        elements = self.bytes // self.dtype.itemsize
         return replace(
             self,
-            bytes=elements * element_size(self.narrow),
+            bytes=elements * self.narrow.itemsize,
             dtype=self.narrow,
             held=self.hook,
             is_narrow=True,
@@ -85,8 +88,8 @@ def kept(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def left_alone(tensor: torch.Tensor, device: torch.device) -> bool:
-    """Parameters stay anyway; the others are not plain pieces of memory, or
-    numbers."""
+    """Parameters stay anyway, and so does what batches are slices of; the others are
+    not plain pieces of memory, or numbers."""
     return (
         tensor.dim() == 0
         or tensor.device != device
@@ -97,6 +100,7 @@ def left_alone(tensor: torch.Tensor, device: torch.device) -> bool:
         or tensor.is_neg()
         or bytes_of(tensor) == 0
         or bytes_of(tensor) % tensor.element_size() != 0
+        or (not tensor.requires_grad and not layout_of(tensor).whole(tensor))
     )
 
 

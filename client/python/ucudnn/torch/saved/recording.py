@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.operators import plans_as_operators
 from ucudnn.torch.saved.host_copies import HostCopies
-from ucudnn.torch.saved.recipes import Recipes
+from ucudnn.torch.saved.origins import Looks, Origin, origin_of
+from ucudnn.torch.saved.recipes import Recipe, Recipes
 from ucudnn.torch.saved.recorded import (
+    Again,
     Kind,
     Recording,
     Saved,
@@ -23,6 +25,7 @@ from ucudnn.torch.saved.recorded import (
     refuse_difference,
 )
 from ucudnn.torch.saved.storages import (
+    Layout,
     bytes_of,
     flat,
     key_of,
@@ -41,24 +44,36 @@ _TIMED_RUNS = 2
 
 
 def record(
-    run: Callable[[], Any], device: torch.device, seeks_recipes: bool
+    run: Callable[[], Any],
+    device: torch.device,
+    seeks_recipes: bool,
+    given: AbstractSet[int] = frozenset(),
 ) -> Recording:
     """Runs a step three times with every saved tensor in host memory, each brought
     back when it is needed: so memory shows what else is in use, the step fits where
     anything fits, and each storage's last other owner is seen to let it go. The
     first run is for structure and recipes, the others are for times, of which the
     shorter counts, and memory. Refuses a step that saves other tensors the second
-    time."""
+    time. A way to compute again that differs from run to run is left out. `given`
+    has the ids of the tensors that are the step's arguments."""
     besides_ms = _besides_ms(device)
     copies = HostCopies(device)
-    first = _Pass(device, copies, seeks_recipes)
+    first = _Pass(device, copies, seeks_recipes, given)
     first.run(run)
+    if all(kind.saves for kind in first.kinds):
+        raise refuse(
+            "memory: the step",
+            "no backward pass in it needs a saved tensor",
+            "a whole training step, with its forward and backward pass, is accepted",
+        )
+    origins = first.origins()
     timed = []
     for _ in range(_TIMED_RUNS):
-        timed.append(_Pass(device, copies, False))
+        timed.append(_Pass(device, copies, False, given, origins))
         timed[-1].run(run)
         refuse_difference(first.kinds, timed[-1].kinds)
     copies.clear()
+    first.keep_what_was_seen([one.looks.seen for one in timed])
     last = timed[-1]
     for one, other in zip(last.storages, first.storages):
         one.changed |= other.changed
@@ -96,7 +111,12 @@ class _Pass:
     """One run."""
 
     def __init__(
-        self, device: torch.device, copies: HostCopies, seeks_recipes: bool
+        self,
+        device: torch.device,
+        copies: HostCopies,
+        seeks_recipes: bool,
+        given: AbstractSet[int],
+        origins: Sequence[Origin] = (),
     ) -> None:
         self._device = device
         self._gpu = device.type == "cuda"
@@ -120,8 +140,13 @@ class _Pass:
         self._operators: Optional[OperatorRecorder] = None
         if seeks_recipes:
             self._operators = OperatorRecorder(
-                lambda: not self._watch.in_backward, self._change
-            )
+                lambda: not self._watch.in_backward, self._change,
+                lambda: len(self.kinds), given,
+            )  # fmt: skip
+        self.looks = Looks(origins)
+        # By number: the hook that had the node that made the storage, and the node.
+        self._nodes: Dict[int, Tuple[int, Any]] = {}
+        self._layouts: List[Layout] = []  # by number, of the first tensor
         self._backward: List[bool] = []
         self._bytes: List[int] = []
         self._floor: List[int] = []
@@ -140,8 +165,31 @@ class _Pass:
             run()
             self._end()
         self._back.clear()
+        self._nodes.clear()
         if self._gpu:
             torch.cuda.synchronize(self._device)
+
+    def origins(self) -> List[Origin]:
+        return [again.origin for again in self._ways() if again.origin is not None]
+
+    def keep_what_was_seen(self, seen: Sequence[Sequence[Optional[List[Any]]]]) -> None:
+        """Of the origins, in later runs; without ways of which that differs."""
+        told = {}
+        for again, *runs in zip(self._ways(), *seen):
+            if runs[0] is not None and all(one == runs[0] for one in runs):
+                told[id(again)] = again._replace(seen=runs[0])
+        for storage in self.storages:
+            storage.again = told.get(id(storage.again))
+            storage.deep = told.get(id(storage.deep))
+
+    def _ways(self) -> List[Again]:
+        ways = {
+            id(again): again
+            for storage in self.storages
+            for again in (storage.again, storage.deep)
+            if again is not None
+        }
+        return list(ways.values())
 
     def times(self) -> List[float]:
         """Milliseconds, by segment."""
@@ -232,8 +280,14 @@ class _Pass:
             )
         if not left_alone(tensor, self._device):
             number = self._number_of(tensor, hook)
-        kind = Kind(pack, True, number, tensor.dtype, layout_of(tensor))
+        layout = layout_of(tensor)
+        if number < 0:  # another slice is as good
+            layout = Layout(layout.size, (), 0)
+        kind = Kind(pack, True, number, tensor.dtype, layout)
         self.kinds.append(kind)
+        if self._operators is not None and tensor.grad_fn is not None:
+            self._nodes.setdefault(number, (hook, tensor.grad_fn))
+        self.looks.at(hook, tensor.grad_fn)
         self._packs.append(kind)
         # Neither keeps the storage.
         self._versions.append((None, 0))
@@ -254,6 +308,7 @@ class _Pass:
             elements = flat(tensor)
             self.storages.append(Saved(bytes_of(tensor), hook, tensor.dtype))
             self._copies.put(number, elements)
+            self._layouts.append(layout_of(tensor))
             self._numbers[key] = number
             self._saved_at.append(version)
             self._alive[number] = weak_reference(tensor)
@@ -276,6 +331,7 @@ class _Pass:
         hook = len(self.kinds)
         saved = self._packs[pack]
         self.kinds.append(saved._replace(saves=False))
+        self.looks.at(hook, None)
         if saved.storage < 0:
             tensor, version = self._versions[pack]
             if tensor._version != version:
@@ -314,9 +370,24 @@ class _Pass:
         shallow = self._recipes.shallow(number)
         if shallow is None:
             return
-        storage.again = storage.deep = self._trials.best(shallow, elements)
+        storage.again = storage.deep = self._best(shallow, number, elements)
         deep = self._recipes.deep(number)
         if deep is None:
             storage.deep = None
         elif deep.reads != shallow.reads:
-            storage.deep = self._trials.best(deep, elements, storage.again)
+            storage.deep = self._best(deep, number, elements, storage.again)
+
+    def _best(
+        self,
+        recipe: Recipe,
+        number: int,
+        elements: torch.Tensor,
+        like: Optional[Again] = None,
+    ) -> Optional[Again]:
+        if number not in self._nodes:
+            return None  # nothing would tell whether a later step does the same
+        origin = origin_of(recipe.steps, self._layouts, *self._nodes[number])
+        if origin is None:
+            return None
+        best = self._trials.best(recipe, elements, like)
+        return None if best is None else best._replace(origin=origin)

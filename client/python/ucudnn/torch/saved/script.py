@@ -9,9 +9,8 @@ import torch
 from ucudnn.profiles import Buffer
 from ucudnn.solve import solve_allocation
 from ucudnn.torch.saved.describing import rounded
-from ucudnn.torch.saved.fused import AnyRecipe
 from ucudnn.torch.saved.planning import Solved
-from ucudnn.torch.saved.recorded import Kind, Saved
+from ucudnn.torch.saved.recorded import Again, Kind, Saved
 
 Action = Tuple[str, int]  # what to do with which storage
 
@@ -30,9 +29,10 @@ class Script(NamedTuple):
     kinds: List[Kind]
     planned: List[bool]  # by storage: the plan holds it
     stays: List[bool]  # other code holds it in any case
-    sources: List[bool]  # by storage: recipes need it, though it is not planned
+    # By storage: its bytes, if recipes need it, though it is not planned.
+    sources: List[int]
     actions: List[List[Action]]  # by hook
-    recipes: Dict[int, AnyRecipe]
+    recipes: Dict[int, Again]
     slots: Dict[int, Slot]
     narrow: Dict[int, torch.dtype]  # by storage: kept in this type
 
@@ -48,21 +48,24 @@ def script_of(solved: Solved) -> Script:
         (told.hooks[one.hook], one.action, told.storages[one.tensor])
         for one in solved.answer.actions
     ]
-    recipes: Dict[int, AnyRecipe] = {}
+    recipes: Dict[int, Again] = {}
     copied: Dict[int, int] = {}  # by storage: the hook
     for hook, name, number in actions:
         again = storages[number].again
         if name == "recompute" and again is not None:
-            recipes[number] = again.recipe
+            recipes[number] = again
         if name == "copy":
             copied.setdefault(number, hook)
     narrow = {n: saved.dtype for n, saved in enumerate(storages) if saved.is_narrow}
-    read = {n for recipe in recipes.values() for n in recipe.reads}
+    read = {n for again in recipes.values() for n in again.recipe.reads}
     # Storages that a plan does nothing with but drop them are left to PyTorch,
     # which drops them without hooks that cost the host time.
     busy = {n for _, name, n in actions if name != "drop"} | read | {*narrow}
     planned = [plans and n in busy for n, plans in enumerate(told.planned)]
-    sources = [n in read and not plans for n, plans in enumerate(planned)]
+    sources = [
+        storages[n].bytes if n in read and not plans else 0
+        for n, plans in enumerate(planned)
+    ]
     by_hook: List[List[Action]] = [[] for _ in recording.kinds]
     for hook, name, number in actions:
         if number in busy:
@@ -79,14 +82,14 @@ def script_of(solved: Solved) -> Script:
 
 def _last_needs(
     kinds: Sequence[Kind],
-    sources: Sequence[bool],
-    recipes: Mapping[int, AnyRecipe],
+    sources: Sequence[int],
+    recipes: Mapping[int, Again],
     actions: Sequence[Sequence[Action]],
 ) -> Dict[int, int]:
     """By source: the last hook that needs it or runs a recipe that reads it."""
     last: Dict[int, int] = {}
     for hook, (kind, todo) in enumerate(zip(kinds, actions)):
-        again = [recipes[n] for name, n in todo if name == "recompute"]
+        again = [recipes[n].recipe for name, n in todo if name == "recompute"]
         needed = {kind.storage, *(n for recipe in again for n in recipe.reads)}
         last.update((n, hook) for n in needed if n >= 0 and sources[n])
     return last

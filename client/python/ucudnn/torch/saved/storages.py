@@ -9,9 +9,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
-    if hasattr(tensor, "untyped_storage"):
-        return tensor.untyped_storage()
-    return tensor.storage()  # before PyTorch 2.0
+    return tensor.untyped_storage()
 
 
 def key_of(tensor: torch.Tensor) -> int:
@@ -21,10 +19,6 @@ def key_of(tensor: torch.Tensor) -> int:
 
 def bytes_of(tensor: torch.Tensor) -> int:
     return int(storage_of(tensor).nbytes())
-
-
-def element_size(dtype: torch.dtype) -> int:
-    return torch.empty(0, dtype=dtype).element_size()
 
 
 def weak_reference(tensor: torch.Tensor) -> StorageWeakRef:
@@ -49,7 +43,8 @@ class Layout(NamedTuple):
         """The tensor within a storage's elements; a size of -1: all of them."""
         if self.size == (-1,):
             return elements
-        return elements.as_strided(self.size, self.stride, self.offset)
+        begin = elements.storage_offset() + self.offset
+        return elements.as_strided(self.size, self.stride, begin)
 
     def whole(self, tensor: torch.Tensor) -> bool:
         """Whether it covers its storage."""

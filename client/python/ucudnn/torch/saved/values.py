@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,37 +25,38 @@ OPERATORS = {
     "sigmoid", "sigmoid_", "silu", "silu_", "gelu", "hardtanh", "hardtanh_",
     "hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_", "leaky_relu",
     "leaky_relu_", "tanh", "tanh_", "clamp", "clamp_", "clamp_min", "clamp_min_",
-    "cat", "max_pool2d_with_indices", "avg_pool2d", "constant_pad_nd",
-    "_to_copy", "convolution",
+    "cat", "max_pool2d_with_indices", "avg_pool2d", "_to_copy", "convolution",
 }  # fmt: skip
 NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
 # One operator for a normalization, the sum and the ReLU behind it.
 _FUSED = "norm_sum_relu"
-# Narrower types for the indices of pools, the smallest first; PyTorch has uint16
-# since 2.3.
-_INDICES = [
-    getattr(torch, name)
-    for name in ("int16", "uint16", "int32")
-    if hasattr(torch, name)
-]
+# Narrower types for the indices of pools, the smallest first.
+_INDICES = [torch.int16, torch.uint16, torch.int32]
 
 
 class Call:
     """An operator that ran. Tensors among its arguments are Sources."""
 
-    def __init__(self, func: Any, args: Any, kwargs: Any) -> None:
+    def __init__(
+        self, func: Any, args: Any, kwargs: Any, hook: int = 0, node: int = -1
+    ) -> None:
         self.func = func
         self.name = func._schema.name.partition("::")[2]
         self.args, self.kwargs = args, kwargs
+        self.hook = hook  # the next one after it
+        self.node = node  # autograd's number of its node, if it has one
         self.outputs: List[Value] = []
 
 
 class Value:
     """What a storage holds from one write to the next."""
 
-    def __init__(self, call: Optional[Call], output: int) -> None:
+    def __init__(
+        self, call: Optional[Call], output: int, node: Optional[int] = None
+    ) -> None:
         self.call = call  # none: what cannot be computed again
         self.output = output
+        self.node = node  # of the operator that made it; none: not this step's
         self.saved: Optional[int] = None  # the number of the saved storage
         self.rounded = True  # once it is made, to its type
 
@@ -57,18 +67,27 @@ class Source(NamedTuple):
     value: Optional[Value]
     constant: Optional[torch.Tensor]  # a parameter
     layout: Layout
+    tracked: bool = True  # autograd's graph tells which view of the storage it is
 
 
 class OperatorRecorder(TorchDispatchMode):
     """Follows which operator wrote each storage last, during the forward pass.
-    `changed` is told the key of each storage that is written in place."""
+    `changed` is told the key of each storage that is written in place, `next_hook`
+    tells where the step is; `given` has the ids of its arguments, which are no
+    constants."""
 
     def __init__(
-        self, is_forward: Callable[[], bool], changed: Callable[[int], None]
+        self,
+        is_forward: Callable[[], bool],
+        changed: Callable[[int], None],
+        next_hook: Callable[[], int],
+        given: AbstractSet[int],
     ) -> None:
         super().__init__()
         self._is_forward = is_forward
         self._changed = changed
+        self._next_hook = next_hook
+        self._given = given
         self._values: Dict[int, Value] = {}
 
     def save(self, tensor: torch.Tensor, number: int) -> Value:
@@ -83,7 +102,11 @@ class OperatorRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._is_forward():
             return func(*args, **kwargs)
-        call = Call(func, *self._sources(func, args, kwargs))
+        # Of the node that autograd has just made, if it made one.
+        node = torch._C._autograd._get_sequence_nr() - 1
+        call = Call(
+            func, *self._sources(func, args, kwargs), self._next_hook(), node
+        )
         before = {key_of(t) for t in tensors_in((args, kwargs))}
         result = func(*args, **kwargs)
         written = {
@@ -95,7 +118,7 @@ class OperatorRecorder(TorchDispatchMode):
         }
         for key in written:
             self._changed(key)
-            self._values[key] = Value(None, 0)
+            self._values[key] = Value(None, 0, node)
         outputs = result if isinstance(result, (tuple, list)) else [result]
         for index, output in enumerate(outputs):
             if not isinstance(output, torch.Tensor):
@@ -104,7 +127,7 @@ class OperatorRecorder(TorchDispatchMode):
             if key in before and key not in written:
                 continue  # a view
             whole = output.dim() > 0 and layout_of(output).whole(output)
-            value = Value(call if whole else None, index)
+            value = Value(call if whole else None, index, node)
             call.outputs.append(value)
             self._values[key] = value
         if call.name == _FUSED and call.outputs[0].call is not None:
@@ -124,11 +147,16 @@ class OperatorRecorder(TorchDispatchMode):
         if not isinstance(item, torch.Tensor):
             return item
         value = self._values.get(key_of(item))
-        if value is None and item.is_leaf and item.requires_grad:
+        if (
+            value is None
+            and item.is_leaf
+            and item.requires_grad
+            and id(item) not in self._given
+        ):
             return Source(None, item, layout_of(item))
         if value is None:  # an input, which may be saved later
             value = self._values[key_of(item)] = Value(None, 0)
-        return Source(value, None, layout_of(item))
+        return Source(value, None, layout_of(item), item.requires_grad)
 
 
 def _unfused(call: Call, layout: Layout) -> Value:
@@ -139,14 +167,15 @@ def _unfused(call: Call, layout: Layout) -> Value:
     aten = torch.ops.aten
     normal = Call(
         aten.native_batch_norm.default,
-        (taken, weight, bias, None, None, True, 0.0, eps), {},
+        (taken, weight, bias, None, None, True, 0.0, eps), {}, call.hook, call.node,
     )  # fmt: skip
-    value = Value(normal, 0)
+    value = Value(normal, 0, call.node)
     normal.outputs = [value, *call.outputs[1:3]]
     behind = [] if addend is None else [(aten.add.Tensor, (addend,))]
     for func, others in [*behind, (aten.relu.default, ())]:
         value.rounded = False
-        value = Value(Call(func, (Source(value, None, layout), *others), {}), 0)
+        args = Source(value, None, layout), *others
+        value = Value(Call(func, args, {}, call.hook, call.node), 0, call.node)
         assert value.call is not None
         value.call.outputs = [value]
     return value

@@ -29,24 +29,66 @@ class Watch:
         return error
 
 
+class _Here(threading.local):
+    watch: Optional[Watch] = None
+
+
+_here = _Here()
+_lock = threading.Lock()
+_watching = 0  # threads
+_stack = contextlib.ExitStack()  # puts back what PyTorch had
+
+
 @contextlib.contextmanager
 def hooked(watch: Watch, pack: Hook, unpack: Hook) -> Iterator[None]:
     """Within it the step's saved tensors go through the hooks. Refuses a backward
     pass with retain_graph or create_graph, and other hooks for saved tensors."""
     _refuse_outer_hooks()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(saved_tensors_hooks(pack, unpack))
-        stack.enter_context(_replaced(saved_tensors_hooks, "__enter__", _refuse_hooks))
-        for name in ("backward", "grad"):
-            stack.enter_context(
-                _replaced(torch.autograd, name, _watched(watch, name))
-            )
+    with saved_tensors_hooks(pack, unpack), _watched_by(watch):
         try:
             yield
         except BaseException:
             if watch.failed is not None:
                 raise watch.failed from None
             raise
+
+
+@contextlib.contextmanager
+def _watched_by(watch: Watch) -> Iterator[None]:
+    """What PyTorch runs in this thread. Its functions are replaced while any thread
+    is watched, and are themselves in the others."""
+    global _watching
+    with _lock:
+        if _watching == 0:
+            for name in ("backward", "grad"):
+                _replace(torch.autograd, name, _watched(name))
+            _replace(saved_tensors_hooks, "__enter__", _entering())
+        _watching += 1
+    before, _here.watch = _here.watch, watch
+    try:
+        yield
+    finally:
+        _here.watch = before
+        with _lock:
+            _watching -= 1
+            if _watching == 0:
+                _stack.close()
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    _stack.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
+
+
+def _entering() -> Callable[[Any], Any]:
+    plain = saved_tensors_hooks.__enter__
+
+    def enter(self: Any) -> Any:
+        if _here.watch is not None:
+            _refuse_hooks(self)
+        return plain(self)
+
+    return enter
 
 
 def _refuse_hooks(self: Any) -> None:
@@ -68,28 +110,14 @@ def _refuse_outer_hooks() -> None:
         )
 
 
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """For this thread; others find what was there."""
-    before = getattr(owner, name)
-    here = threading.get_ident()
-
-    def chosen(*args: Any, **keywords: Any) -> Any:
-        mine = threading.get_ident() == here
-        return (value if mine else before)(*args, **keywords)
-
-    setattr(owner, name, chosen)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def _watched(watch: Watch, name: str) -> Callable[..., Any]:
+def _watched(name: str) -> Callable[..., Any]:
     plain = getattr(torch.autograd, name)
     signature = inspect.signature(plain)
 
     def run(*args: Any, **keywords: Any) -> Any:
+        watch = _here.watch
+        if watch is None:
+            return plain(*args, **keywords)
         given = signature.bind(*args, **keywords).arguments
         for flag in ("create_graph", "retain_graph"):
             if given.get(flag):
