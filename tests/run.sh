@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bash deploy/install-packages.sh --tests
-mkdir -p build
+bash deploy/python-venv.sh
 log=build/test-log.txt
 : >"$log"
 

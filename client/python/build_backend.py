@@ -78,7 +78,7 @@ def build_wheel(
         "Provides-Extra: plots\n"
         "Requires-Dist: matplotlib; extra == 'plots'\n"
         "Provides-Extra: torch\n"
-        "Requires-Dist: torch>=1.13; extra == 'torch'\n"
+        "Requires-Dist: torch>=2.11; extra == 'torch'\n"
     )
     wheel = (
         "Wheel-Version: 1.0\n"

@@ -6,22 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("matplotlib")
-
 import matplotlib
+import pytest
 
 import ucudnn.figures.data
 from ucudnn import figures, style
 
 ROOT = Path(os.environ["UCUDNN_TEST_DATA"]).parent.parent
 SHOWN = ROOT / "docs/figures"
-needs_onnx = pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
-
-
 def test_every_figure_has_a_function_and_is_shown_and_small():
     page = (SHOWN / "index.md").read_text()
     for name in figures.FIGURES:
@@ -88,7 +80,6 @@ def test_compares_the_best_with_one_byte_less():
     assert max(l.get_height() / b.get_height() for b, l in zip(best, less)) > 5
 
 
-@needs_onnx
 def test_vdnn_waits_for_offloads_longer_than_vdnnext():
     vdnn, extended = figures.vdnn_8(ROOT).axes
     waits = [
@@ -98,7 +89,6 @@ def test_vdnn_waits_for_offloads_longer_than_vdnnext():
     assert waits[0] > waits[1] > 0
 
 
-@needs_onnx
 def test_small_sub_batches_take_longer_on_a_measured_gpu():
     (axes,) = figures.modnn_14(ROOT).axes
     *networks, paper = axes.get_lines()

@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import get_args
 
+import numpy
 import pytest
-
 import ucudnn
 from ucudnn import literals, plans, profiles
 
@@ -101,12 +101,6 @@ def test_lists_the_front_of_one_kernel():
     assert len(front) > 3
 
 
-needs_onnx = pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
-
-
-@needs_onnx
 def test_shares_an_arena_as_the_command_does():
     model = H200.parent / "onnx/alexnet.onnx"
     plan = ucudnn.solve_ws(ALEXNET, model, 256, "64MiB", precision="FP32")
@@ -122,7 +116,6 @@ def test_shares_an_arena_as_the_command_does():
     )  # fmt: skip
 
 
-@needs_onnx
 def test_refuses_models_that_the_profile_is_not_of():
     onnx = H200.parent / "onnx"
     with pytest.raises(ucudnn.InvalidArgument, match="not in vgg16, whose 13"):
@@ -180,7 +173,6 @@ def test_profiles_are_copied_without_what_the_library_holds():
 
 
 def test_accepts_the_numbers_of_numpy(tmp_path):
-    numpy = pytest.importorskip("numpy")
     limit = numpy.int64(64 * MIB)
     plan = ucudnn.solve_wr(ALEXNET, numpy.int32(32), limit, precision="FP32")
     assert plan == ucudnn.solve_wr(ALEXNET, 32, "64MiB", precision="FP32")

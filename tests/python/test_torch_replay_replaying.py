@@ -4,17 +4,16 @@ import contextlib
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, loss_of, network, refused, trained
 from torch.optim import SGD, Adam, NAdam
 from ucudnn.torch.replay import replaying
 from ucudnn.torch.replay.capturing import Captured
 from ucudnn.torch.replay.carried import parameters_of, state_of
 from ucudnn.torch.saved import planned_memory
+
+from saved_steps import data, equal, loss_of, network, refused, trained
 
 
 class Graph:

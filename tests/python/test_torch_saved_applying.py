@@ -1,16 +1,15 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import gc
 from dataclasses import replace
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, loss_of, network, planned, stepping, trained
 from ucudnn.torch.saved import planning
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.storages import weak_reference
+
+from saved_steps import data, equal, loss_of, network, planned, stepping, trained
 
 
 @pytest.mark.parametrize("parts", [1, 2])

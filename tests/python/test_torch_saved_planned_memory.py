@@ -1,12 +1,11 @@
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, network, planned, refused, stepping, trained
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.links import HostLink
+
+from saved_steps import data, equal, network, planned, refused, stepping, trained
 
 
 class Link(HostLink):

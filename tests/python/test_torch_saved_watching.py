@@ -1,9 +1,8 @@
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
+
 from saved_steps import data, loss_of, network, refused, stepping
 
 
@@ -40,7 +39,6 @@ def test_refuses_other_hooks():
             plan(*data())
 
 
-@pytest.mark.skipif(not hasattr(torch, "compile"), reason="no torch.compile")
 def test_refuses_compiled_models():
     model = torch.compile(network())
     assert "activation_memory_budget" in refused(stepping(model), *data())

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "base/files/times.h"
@@ -188,10 +187,7 @@ TEST(AssignPropertiesTest, EqualsThePlainProgrammeOnMediumInstances) {
 // Measured iteration times of Gavel (OSDI 2020), which are not monotone and
 // only for powers of two; tries all combinations.
 TEST(AssignPropertiesTest, EqualsTheEnumerationOnGavelsMeasuredTimes) {
-  const std::string path = test::SharedDataPath("gavel/resnet_times.csv");
-  if (!std::filesystem::exists(path)) {
-    GTEST_SKIP() << path << " is not there; it is not part of the repository";
-  }
+  const std::string path = test::DataPath("gavel_resnet.csv");
   for (const char* model : {"ResNet-18", "ResNet-50"}) {
     const auto times = ReadTimesFile(path, model);
     ASSERT_TRUE(times) << times.error().message;

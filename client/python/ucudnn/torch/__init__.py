@@ -19,7 +19,7 @@ normalizations that are faster so are one operation with the ReLU behind them.
 
 Then call `train` instead of `step`: saved tensors move to the host and back, or are
 computed again, as planned.
-Needs PyTorch 1.13 or later; `import ucudnn` alone does not import torch.
+Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 
 from ucudnn.torch.convolution.conversion import Conversion
