@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import pickle
-import re
 import subprocess
 from pathlib import Path
 from typing import get_args
@@ -218,9 +217,8 @@ def test_errors_say_what_would_do():
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", lare="conv2")
     with pytest.raises(ucudnn.InvalidArgument, match="powerOf2") as bad:
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", batch_policy="powerOf2")
-    policies = re.findall("powerOfTwo|undivided|adaptive", str(bad.value))
-    assert len(policies) == 3
-    for policy in policies:
+    for policy in ("powerOfTwo", "undivided", "adaptive"):
+        assert policy in str(bad.value)
         assert f'"{policy}"' in ucudnn.solve_wr.__doc__
         assert policy in get_args(literals.BatchPolicy)
     with pytest.raises(ucudnn.InvalidArgument, match="a front is for one kernel"):
