@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import ucudnn.figures.data
 from ucudnn import figures, style
 
