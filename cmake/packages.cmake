@@ -189,7 +189,7 @@ ucudnn_package(python3-ucudnn
   ALL
   SECTION python
   DEPENDS "python3 (>= 3.9)" "libucudnn0 (>= ${PROJECT_VERSION})"
-  SUGGESTS python3-matplotlib python3-mpi4py python3-torch
+  SUGGESTS python3-matplotlib python3-mpi4py
   CONTROL ${FILES}/postinst ${FILES}/prerm
   SUMMARY "plans for training on unlike GPUs: Python"
   DESCRIPTION "The solvers, measurements and plans, plots of them, sessions of MPI jobs,

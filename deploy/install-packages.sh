@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that ucudnn needs and that are missing.
+# Installs the Debian 12 packages that ucudnn needs and that are missing. Tests
+# also need deploy/python-venv.sh.
 #
 #   bash deploy/install-packages.sh           to build and run
 #   bash deploy/install-packages.sh --tests   also to run the tests
@@ -26,13 +27,13 @@ test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
   lld
-  python3-pytest python3-venv python3-pip
+  python3-venv
   chromium fonts-dejavu-core
   # Debian packages
   lintian help2man man-db sqlite3
   # sites
-  prometheus python3-yaml
-  mkdocs python3-matplotlib python3-mpi4py python3-scipy mypy python3-torch
+  prometheus python3-yaml systemd
+  mkdocs python3-matplotlib python3-scipy
 )
 # So will a kubectl from elsewhere, whose package excludes Debian's.
 command -v kubectl >/dev/null || test_packages+=(kubernetes-client)

@@ -6,34 +6,36 @@
 # Three builds, each of what it alone tells: the programs and the tests between
 # them as they are installed, with assertions on; the unit tests under the
 # address and undefined-behaviour sanitizers; those of code with threads of its
-# own under the thread sanitizer.
+# own under the thread sanitizer. Fails if other tests skip themselves than
+# tests/skips.txt lists for a machine without a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Always reports, whatever failed before.
+results=()
+summarize() {
+  local status=$?
+  echo "== results, after $SECONDS s"
+  python3 tests/skips.py "${results[@]}" || status=1
+  exit $status
+}
+trap summarize EXIT
+
 bash deploy/install-packages.sh --tests
-mkdir -p build
-log=build/test-log.txt
-: >"$log"
+bash deploy/python-venv.sh
 
 # Builds the targets of a preset and runs its tests (CMakePresets.json names
 # both), as many at once as there are processors.
 run_suite() {
+  local file=$PWD/build/$1-tests.xml
   echo "== $1: build"
   cmake --preset "$1" && cmake --build --preset "$1" || return
   echo "== $1: tests, after $SECONDS s"
-  ctest --preset "$1" -j "$(nproc)" 2>&1 | tee -a "$log"
+  rm -f "$file"
+  results+=("$1=$file")
+  ctest --preset "$1" -j "$(nproc)" --output-junit "$file" \
+    --test-output-size-passed 10000000
 }
-
-# Always reports, whatever failed before.
-summarize() {
-  local total failed
-  total=$(sed -n 's/.*tests failed out of \([0-9]*\)$/\1/p' "$log" |
-    awk '{s += $1} END {print s + 0}')
-  failed=$(sed -n 's/^.*, \([0-9]*\) tests\{0,1\} failed out of.*/\1/p' "$log" |
-    awk '{s += $1} END {print s + 0}')
-  echo "$((total - failed)) passed, $failed failed, after $SECONDS s"
-}
-trap summarize EXIT
 
 status=0
 for preset in ci asan tsan; do

@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -255,17 +254,16 @@ void CompareAlexNets() {
 // measured a pair several times.
 void CompareGavel(const std::vector<std::int64_t>& free,
                   const std::map<std::string, std::int64_t>& models) {
-  const std::string path =
-      test::SharedDataPath("gavel/all_single_worker_times.csv");
-  if (!std::filesystem::exists(path)) {
-    fmt::print("Gavel's times are not here: {} is absent\n", path);
+  const auto path = test::PublicDataPath("gavel/all_single_worker_times.csv");
+  if (!path) {
+    fmt::print("no comparison on Gavel's times: UCUDNN_PUBLIC_DATA is not set\n");
     return;
   }
   AllotProblem problem;
   problem.free = free;
   std::string title;
   for (const auto& [model, batch] : models) {
-    const auto gpus = ReadTimesFile(path, model);
+    const auto gpus = ReadTimesFile(*path, model);
     if (!gpus) {
       fmt::print("{}\n", gpus.error().message);
       return;

@@ -17,12 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cbc_ilp.h"
 #include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
 #include "tests/support/ilp.h"
-#ifdef UCUDNN_HAVE_CBC
-#include "tests/support/cbc_ilp.h"
-#endif
 
 namespace ucudnn::bench {
 
@@ -134,9 +132,7 @@ inline void CallJudges(benchmark::State& state, const IlpProblem& problem,
   };
   call(*MakeGlpkSolver(), "GLPK");
   if (unscaled_too) call(*MakeGlpkSolver({.careful = false}), "GLPK_raw");
-#ifdef UCUDNN_HAVE_CBC
   call(*test::MakeCbcSolver(), "CBC");
-#endif
   static const std::unique_ptr<test::HighsSolver> highs =
       test::MakeHighsSolver();
   if (highs == nullptr) return;

@@ -35,6 +35,8 @@ TEST(SingleFlightTest, RunsDifferentCallsConcurrently) {
   SingleFlight flights;
   const auto first = flights.Take("plan of vgg");
   const auto second = flights.Take("plan of resnet");
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(second);
 }
 
 TEST(SingleFlightTest, LetsTheNextRunWhenOneEnds) {

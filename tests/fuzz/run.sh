@@ -82,7 +82,8 @@ fuzz() {
   mkdir -p "$out/corpus/$target"
   local seeds=()
   [ -d "$corpus/$target" ] && seeds=("$corpus/$target")
-  # LeakSanitizer needs ptrace, which containers may forbid.
+  # Leaks of targets are found where the corpora are replayed, in the preset asan;
+  # looking for them after each input is slow.
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     "$bin/fuzz_$target" -max_total_time="$seconds" -timeout=60 \

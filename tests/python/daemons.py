@@ -7,16 +7,10 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 BIN = os.environ.get("UCUDNN_BIN_DIR", "")
 DATA = Path(os.environ["UCUDNN_TEST_DATA"])
 KINDS = [f"NVIDIA H200/{sms}u/139GiB/cudnn-9.19" for sms in (64, 16)]
 NETWORK = DATA / "networks/alexnet_torchvision.csv"
-
-needs_coordinator = pytest.mark.skipif(
-    not os.path.exists(f"{BIN}/ucudnn-coord"), reason="no ucudnn-coord here"
-)
 
 
 class Daemon:

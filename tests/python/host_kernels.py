@@ -4,12 +4,10 @@ block is one of the host's, where they wait for each other."""
 import ctypes
 import functools
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-compiler = shutil.which("g++")
 # What a kernel finds on a GPU.
 _ON_THE_HOST = """
 #include <cmath>
@@ -87,7 +85,7 @@ def _library(source):
         path.write_text(text)
         library = path.with_suffix(".so")
         subprocess.run(
-            [compiler, "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread",
+            ["g++", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread",
              "-std=c++20", "-o", library, path], check=True)  # fmt: skip
         return ctypes.CDLL(str(library))
 

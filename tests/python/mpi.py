@@ -7,19 +7,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
 
 def run_ranks(script, *arguments, folder, variables=None):
     """Returns what rank 0 of two prints as JSON.
 
     Each runs tests/python/SCRIPT on the CPU in `folder`, without a coordinator
-    unless `variables` of the environment name one. Skips the test where
-    libucudnn or Python has no MPI.
+    unless `variables` of the environment name one.
     """
-    if os.environ.get("UCUDNN_WITH_MPI") != "1":
-        pytest.skip("libucudnn was built without MPI")
-    pytest.importorskip("mpi4py")
     with tempfile.TemporaryDirectory() as files:  # mpiruns share no folder
         environment = dict(
             os.environ,

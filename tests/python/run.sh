@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Python package as a user would, without a network, into a fresh
-# virtual environment that sees Debian's pytest, and tests it there.
+# virtual environment that sees the packages of another, and tests it there.
 #
 #   tests/python/run.sh PYTHON FOLDER      works in FOLDER, which it replaces
 #
@@ -14,14 +14,12 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$folder"
 mkdir -p "$folder"
 cp -R "$root/client/python" "$folder/package"
-"$python" -m venv --system-site-packages "$folder/venv"
+"$python" -m venv "$folder/venv"
+packages='import sysconfig; print(sysconfig.get_path("purelib"))'
+"$python" -c "$packages" >"$("$folder/venv/bin/python" -c "$packages")/base.pth"
 "$folder/venv/bin/python" -m pip install --quiet --no-index \
   --disable-pip-version-check "$folder/package"
 cd "$folder"
 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider "$root/tests/python"
-if "$folder/venv/bin/python" -c 'import mypy' 2>/dev/null; then
-  "$folder/venv/bin/python" -m mypy --config-file package/pyproject.toml \
-    --cache-dir "$folder/mypy" package/ucudnn package/build_backend.py
-else
-  echo "mypy is not installed: types are not checked"
-fi
+"$folder/venv/bin/python" -m mypy --config-file package/pyproject.toml \
+  --cache-dir "$folder/mypy" package/ucudnn package/build_backend.py

@@ -2,25 +2,22 @@
 
 import http.server
 import json
-import os
 import threading
 
+import numpy
 import pytest
-
 import ucudnn
+from ucudnn import rest
+
 from daemons import (
     DATA,
     KINDS,
     NETWORK,
     certs,
     coordinator,
-    needs_coordinator,
     running,
     wait_for,
 )
-from ucudnn import rest
-
-pytestmark = needs_coordinator
 
 
 @pytest.fixture(name="alexnet", scope="module")
@@ -67,7 +64,6 @@ def test_makes_the_plans_that_the_command_makes(alexnet, cluster, tmp_path):
 
 
 def test_plans_a_total_and_shows_its_fronts(cluster):
-    numpy = pytest.importorskip("numpy")
     plan = cluster.make_plan(
         "alexnet", numpy.int64(128), total_workspace=numpy.int64(32 << 20),
         device_kinds=KINDS[:1],
@@ -113,8 +109,6 @@ def test_registers_networks_and_fetches_lists_page_by_page(
 
 def test_knows_problems_by_the_coordinators_names(alexnet, cluster):
     for model in ("r3d_18.onnx", "fcn_resnet50.onnx"):
-        if os.environ.get("UCUDNN_WITH_ONNX") != "1":
-            continue
         cluster.put_network(DATA / "onnx" / model, "named")
         cost = as_command(
             alexnet, "plan", "--network", "named", "--batch", 2,
@@ -129,9 +123,6 @@ def test_knows_problems_by_the_coordinators_names(alexnet, cluster):
         assert cost["total"] == batches * len(problems)
 
 
-@pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="no ONNX models"
-)
 def test_registers_models_with_the_sizes_that_they_leave_open(cluster):
     model = (DATA / "onnx/alexnet.onnx").read_bytes()
     closed = cluster.put_network(model, "closed")

@@ -9,17 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 import ucudnn
 
 DATA = Path(os.environ["UCUDNN_TEST_DATA"])
 ALEXNET = DATA / "onnx/alexnet.onnx"
 VGG16 = DATA / "networks/vgg16.csv"
 UCUDNN = os.environ["UCUDNN_BIN_DIR"] + "/ucudnn"
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
 
 
 def command(*arguments):

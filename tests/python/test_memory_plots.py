@@ -1,20 +1,15 @@
 import os
 from pathlib import Path
 
+import matplotlib.figure
 import pytest
-
 import ucudnn
 
 ALEXNET = Path(os.environ["UCUDNN_TEST_DATA"]) / "onnx/alexnet.onnx"
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
-
 
 @pytest.fixture(name="plan", scope="module")
 def plan_with_transfers():
-    pytest.importorskip("matplotlib")
     plan = ucudnn.solve_memory(ALEXNET, 256, "K40", "1GB", policy="vdnn-ext")
     assert plan.offloaded_bytes > 0
     return plan
@@ -101,7 +96,7 @@ def test_leaves_a_distant_budget_out_of_the_picture(plan):
 
 
 def test_draws_on_given_axes(plan):
-    figure = pytest.importorskip("matplotlib.figure").Figure()
+    figure = matplotlib.figure.Figure()
     above, below = figure.subplots(2, 1)
     assert ucudnn.plot_memory(plan, (above, below)) == (above, below)
     assert ucudnn.plot_arena(plan, above) is above

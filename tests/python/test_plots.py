@@ -3,7 +3,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import ucudnn
 
 ALEXNET = Path(os.environ["UCUDNN_TEST_DATA"]) / "h200/alexnet_b256_pow2.csv"
@@ -21,7 +20,6 @@ def overlaps(artists):
 
 
 def test_draws_fronts_with_numbers_that_a_key_explains(tmp_path):
-    pytest.importorskip("matplotlib")
     front = ucudnn.pareto(
         ALEXNET, 256, "64MiB", "conv2", "forward", precision="FP32"
     )
@@ -42,7 +40,6 @@ def test_draws_fronts_with_numbers_that_a_key_explains(tmp_path):
 
 
 def test_names_only_points_of_a_crowded_front_that_are_apart():
-    pytest.importorskip("matplotlib")
     micro = ucudnn.MicroBatch(1, 1, "FFT", "FMA", 1.0, 0)
     front = [
         ucudnn.FrontPoint(1000.0 - i, i << 14, [micro]) for i in range(500)
@@ -56,7 +53,6 @@ def test_names_only_points_of_a_crowded_front_that_are_apart():
 
 
 def test_draws_plans_with_their_divisions(tmp_path):
-    pytest.importorskip("matplotlib")
     plan = ucudnn.solve_wr(ALEXNET, 256, "64MiB", precision="FP32")
     axes = ucudnn.plot_plan(plan)
     axes.figure.savefig(tmp_path / "plan.svg")
@@ -70,7 +66,6 @@ def test_draws_plans_with_their_divisions(tmp_path):
 
 
 def test_draws_the_longest_kernels_of_a_long_plan():
-    pytest.importorskip("matplotlib")
     resnet = ALEXNET.parent / "resnet50_b32_pow2.csv.gz"
     plan = ucudnn.solve_wr(resnet, 32, "64MiB", precision="FP32")
     axes = ucudnn.plot_plan(plan)

@@ -1,9 +1,8 @@
 """The session with a coordinator over TLS."""
 
-from daemons import certs, coordinator, needs_coordinator
+from daemons import certs, coordinator
 from mpi import run_ranks
 
-pytestmark = needs_coordinator
 NETWORK = (
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
     "conv1,3,8,8,4,3,3,1,1,1,1,1\n"

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 import ucudnn
 from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import parse_size, size_text, time_text
@@ -85,9 +84,6 @@ def test_assignments_and_allocations_show_shares_and_offsets():
     assert fits_a_screen(repr(ucudnn.solve_allocation(many)))
 
 
-@pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
 def test_memory_plans_show_their_largest_blocks():
     plan = ucudnn.solve_memory(DATA / "onnx/alexnet.onnx", 256, "K40", "950MB")
     assert fits_a_screen(repr(plan))

@@ -6,13 +6,12 @@ import itertools
 import json
 import os
 import pickle
-import re
 import subprocess
 from pathlib import Path
 from typing import get_args
 
+import numpy
 import pytest
-
 import ucudnn
 from ucudnn import literals, plans, profiles
 
@@ -101,12 +100,6 @@ def test_lists_the_front_of_one_kernel():
     assert len(front) > 3
 
 
-needs_onnx = pytest.mark.skipif(
-    os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX"
-)
-
-
-@needs_onnx
 def test_shares_an_arena_as_the_command_does():
     model = H200.parent / "onnx/alexnet.onnx"
     plan = ucudnn.solve_ws(ALEXNET, model, 256, "64MiB", precision="FP32")
@@ -122,7 +115,6 @@ def test_shares_an_arena_as_the_command_does():
     )  # fmt: skip
 
 
-@needs_onnx
 def test_refuses_models_that_the_profile_is_not_of():
     onnx = H200.parent / "onnx"
     with pytest.raises(ucudnn.InvalidArgument, match="not in vgg16, whose 13"):
@@ -180,7 +172,6 @@ def test_profiles_are_copied_without_what_the_library_holds():
 
 
 def test_accepts_the_numbers_of_numpy(tmp_path):
-    numpy = pytest.importorskip("numpy")
     limit = numpy.int64(64 * MIB)
     plan = ucudnn.solve_wr(ALEXNET, numpy.int32(32), limit, precision="FP32")
     assert plan == ucudnn.solve_wr(ALEXNET, 32, "64MiB", precision="FP32")
@@ -226,9 +217,8 @@ def test_errors_say_what_would_do():
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", lare="conv2")
     with pytest.raises(ucudnn.InvalidArgument, match="powerOf2") as bad:
         ucudnn.solve_wr(ALEXNET, 256, "64MiB", batch_policy="powerOf2")
-    policies = re.findall("powerOfTwo|undivided|adaptive", str(bad.value))
-    assert len(policies) == 3
-    for policy in policies:
+    for policy in ("powerOfTwo", "undivided", "adaptive"):
+        assert policy in str(bad.value)
         assert f'"{policy}"' in ucudnn.solve_wr.__doc__
         assert policy in get_args(literals.BatchPolicy)
     with pytest.raises(ucudnn.InvalidArgument, match="a front is for one kernel"):

@@ -1,10 +1,8 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import sys
 from types import SimpleNamespace
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
 from torch.utils.data import DataLoader

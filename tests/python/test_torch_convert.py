@@ -1,12 +1,10 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import copy
 import gc
 import io
 import pickle
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
 from torch import nn

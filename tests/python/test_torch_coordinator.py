@@ -1,14 +1,10 @@
 """Shares from a real coordinator, over REST."""
 
 import pytest
-
-pytest.importorskip("torch")
-
 import ucudnn
-from daemons import KINDS, coordinator, needs_coordinator
 from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
 
-pytestmark = needs_coordinator
+from daemons import KINDS, coordinator
 
 
 @pytest.fixture(scope="module")

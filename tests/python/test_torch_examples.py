@@ -1,6 +1,3 @@
-import pytest
-
-pytest.importorskip("torch")
 
 import os
 import re

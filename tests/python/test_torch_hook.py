@@ -4,11 +4,7 @@ is measured on GPUs (tests/gpu/torch_share.py)."""
 import types
 
 import pytest
-
-pytest.importorskip("torch")
-
 import torch.distributed as dist  # noqa: E402
-
 from ucudnn.torch.parallel.hook import narrow  # noqa: E402
 
 GROUP = object()

@@ -1,9 +1,6 @@
-import pytest
-
-pytest.importorskip("torch")
-
 from types import SimpleNamespace
 
+import pytest
 import torch
 from ucudnn.torch.parallel import measuring
 from ucudnn.torch.parallel.cache import StepCache

@@ -1,10 +1,8 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import copy
 import pickle
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
 from torch import nn

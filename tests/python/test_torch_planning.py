@@ -1,9 +1,6 @@
-import pytest
-
-pytest.importorskip("torch")
-
 import itertools
 
+import pytest
 import ucudnn
 from ucudnn.torch.parallel.planning import StepTable, plan_shares
 from ucudnn.torch.profiling import StepProfile

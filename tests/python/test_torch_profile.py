@@ -1,11 +1,9 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import copy
 import functools
 import weakref
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
 from torch import nn

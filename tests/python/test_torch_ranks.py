@@ -3,8 +3,6 @@ of torch_ranks.py's scenarios."""
 
 import pytest
 
-pytest.importorskip("torch")
-
 EXACT = 1e-12  # for float64
 SCRIPT = "torch_ranks.py"  # that each rank runs
 

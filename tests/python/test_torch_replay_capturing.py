@@ -3,9 +3,7 @@
 import contextlib
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from ucudnn.torch.replay.capturing import Capturing
 
 GPU = torch.device("cuda", 1)

@@ -1,7 +1,6 @@
+import numpy
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 from ucudnn.torch.replay.inputs import Inputs
 
@@ -72,7 +71,6 @@ def test_refuses_other_values(other):
 
 
 def test_refuses_values_that_it_cannot_compare():
-    numpy = pytest.importorskip("numpy")
     inputs = Inputs([numpy.zeros(2)], {}, CPU)
     assert "argument 0" in refused(inputs, numpy.zeros(2))
     inputs.take(inputs.arguments, {})

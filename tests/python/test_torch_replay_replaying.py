@@ -4,11 +4,15 @@ import contextlib
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
+from torch.optim import SGD, Adam, NAdam
+from ucudnn.torch.replay import replaying
+from ucudnn.torch.replay.capturing import Captured
+from ucudnn.torch.replay.carried import parameters_of, state_of
+from ucudnn.torch.saved import planned_memory
+
 from saved_steps import (
     data,
     equal,
@@ -18,11 +22,6 @@ from saved_steps import (
     refused,
     trained,
 )
-from torch.optim import SGD, Adam, NAdam
-from ucudnn.torch.replay import replaying
-from ucudnn.torch.replay.capturing import Captured
-from ucudnn.torch.replay.carried import parameters_of, state_of
-from ucudnn.torch.saved import planned_memory
 
 
 class Graph:

@@ -1,7 +1,5 @@
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
 from ucudnn.torch.parallel.current import CurrentShares

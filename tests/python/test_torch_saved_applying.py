@@ -1,13 +1,15 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import gc
 import threading
 from dataclasses import replace
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.saved import planning
+from ucudnn.torch.saved.applying import Applier
+from ucudnn.torch.saved.storages import weak_reference
+
 from saved_steps import (
     data,
     equal,
@@ -18,9 +20,6 @@ from saved_steps import (
     stepping,
     trained,
 )
-from ucudnn.torch.saved import planning
-from ucudnn.torch.saved.applying import Applier
-from ucudnn.torch.saved.storages import weak_reference
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -1,12 +1,11 @@
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, equal, loss_of
 from torch import nn
 from ucudnn.torch.saved.describing import merged
+
+from saved_steps import data, equal, loss_of
 
 
 @pytest.mark.parametrize("allow", ["recompute", ("offload", "recompute")])
@@ -46,7 +45,7 @@ def test_keeps_the_indices_of_pools_in_16_bits(allow):
 
 
 @pytest.mark.parametrize(
-    "side, bytes", [(256, 2 if hasattr(torch, "uint16") else 4), (288, 4)]
+    "side, bytes", [(256, 2), (288, 4)]
 )
 def test_pools_on_large_planes_keep_as_few_bits_as_they_can(side, bytes):
     model = nn.MaxPool2d(2)

@@ -1,14 +1,13 @@
-import pytest
-
-torch = pytest.importorskip("torch")
 
 from dataclasses import replace
 
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import Block, data, stepping
 from torch import nn
 from ucudnn.torch.saved import planning
+
+from saved_steps import Block, data, stepping
 
 
 def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):

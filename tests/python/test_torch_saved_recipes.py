@@ -1,17 +1,16 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import copy
 from dataclasses import replace
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import Block, data, stepping, trained
 from torch import nn
 from ucudnn.torch.saved import planned_memory
 from ucudnn.torch.saved.applying import Applier
 from ucudnn.torch.saved.recording import record
+
+from saved_steps import Block, data, stepping, trained
 
 
 def deep_network():

@@ -1,9 +1,8 @@
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import ucudnn
 import ucudnn.torch
+
 from saved_steps import data, loss_of, network, refused, stepping
 
 

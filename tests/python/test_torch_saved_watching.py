@@ -1,14 +1,13 @@
-import pytest
-
-torch = pytest.importorskip("torch")
-
 import threading
 
+import pytest
+import torch
 import ucudnn
 import ucudnn.torch
-from saved_steps import data, loss_of, network, planned_of, refused, stepping
 from torch import nn
 from ucudnn.torch.saved.watching import Watch, hooked
+
+from saved_steps import data, loss_of, network, planned_of, refused, stepping
 
 
 def test_refuses_graphs_that_are_kept_or_differentiated_twice():

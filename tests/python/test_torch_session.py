@@ -1,9 +1,8 @@
 """Shares of a session, on real ranks of MPI."""
 
 import pytest
-from mpi import run_ranks
 
-pytest.importorskip("torch")
+from mpi import run_ranks
 
 NETWORK = (
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"

@@ -1,7 +1,5 @@
-import pytest
 
-torch = pytest.importorskip("torch")
-
+import torch
 from torch import nn
 from ucudnn.torch.parallel.synchronised import weigh_synchronised
 

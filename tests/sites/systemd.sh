@@ -8,7 +8,7 @@
 #   systemd.sh DEBS    the folder of the packages, which packages_test leaves in
 #                      build/ci/installed/debs
 #
-# Needs root, the right to mount, and the package systemd; without them it says
+# Needs the package systemd. Without root, cgroup2 or the right to mount it says
 # so and exits with status 77.
 set -euo pipefail
 export LC_ALL=C.UTF-8
@@ -18,7 +18,7 @@ skip() {
   exit 77
 }
 [ "$(id -u)" = 0 ] || skip "it needs root"
-[ -x /lib/systemd/systemd ] || skip "there is no systemd"
+[ -x /lib/systemd/systemd ] || { echo "systemd.sh: there is no systemd"; exit 1; }
 cgroups=$(awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts)
 [ -n "$cgroups" ] || skip "there is no cgroup2"
 unshare -m sh -c 'mount -t tmpfs tmpfs /mnt' 2>/dev/null || skip "it may not mount"

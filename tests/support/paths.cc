@@ -1,13 +1,17 @@
 #include "tests/support/paths.h"
 
+#include <cstdlib>
+
 namespace ucudnn::test {
 
 std::string DataPath(const std::string& name) {
   return UCUDNN_TESTS_DATA "/" + name;
 }
 
-std::string SharedDataPath(const std::string& name) {
-  return UCUDNN_TESTS_SHARED_DATA "/" + name;
+std::optional<std::string> PublicDataPath(const std::string& name) {
+  const char* folder = std::getenv("UCUDNN_PUBLIC_DATA");
+  if (folder == nullptr) return std::nullopt;
+  return std::string(folder) + "/" + name;
 }
 
 std::string ProgramPath(const std::string& name) {

@@ -5,6 +5,7 @@
 // paths on the compiler's command line would keep build trees from sharing
 // precompiled headers and cached objects.
 
+#include <optional>
 #include <string>
 
 namespace ucudnn::test {
@@ -12,9 +13,11 @@ namespace ucudnn::test {
 // A file of tests/data, e.g. "h200/alexnet_b256_pow2.csv".
 std::string DataPath(const std::string& name);
 
-// A file of the data sets that are not part of the repository; it may be
-// absent.
-std::string SharedDataPath(const std::string& name);
+// A file of public data sets that are not part of the repository, in the folder
+// that UCUDNN_PUBLIC_DATA names: minimalloc/challenging of google/minimalloc, and
+// gavel/ with measurements of stanford-futuredata/gavel as CSV. Absent if the
+// variable is not set.
+std::optional<std::string> PublicDataPath(const std::string& name);
 
 // A program of this build, e.g. "ucudnn-agent".
 std::string ProgramPath(const std::string& name);

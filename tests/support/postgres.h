@@ -5,7 +5,7 @@
 // It ends with this object or, if the test is killed, with the test's process.
 //
 //   auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
-//   if (!postgres) GTEST_SKIP() << postgres.error().message;
+//   ASSERT_TRUE(postgres) << postgres.error().message;
 //   OpenStore((*postgres)->url());
 
 #include <sys/types.h>

@@ -209,7 +209,8 @@ def main():
         f"{plans} plans of {len(work)} requests, {len(failures)} failures, "
         f"{time.monotonic() - start:.0f} s"
     )
-    return 1 if failures or plans == 0 else 0
+    wrong = failures or plans == 0 or (refused and not options.full)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def _reader(hint: Any) -> _Reader:
             return [item(v, f"{place}[{i}]") for i, v in enumerate(value)]
 
         return read_list
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return lambda value, place: decode(hint, value, place)
     kinds, accepted = _ACCEPTED[get_origin(hint) or hint]
 

@@ -47,7 +47,7 @@ def plot_arena(plan: MemoryPlan, axes: Optional[Any] = None) -> Any:
     """
     if axes is None:
         axes = new_figure(figsize=(10.0, 6.0)).add_subplot()
-    from matplotlib.collections import PolyCollection  # type: ignore[import]
+    from matplotlib.collections import PolyCollection
 
     unit, unit_name = _unit(plan)
     by_kind: Dict[str, List[BlockLife]] = defaultdict(list)

@@ -20,7 +20,7 @@ GREY = "#999999"
 def new_figure(**size: Any) -> Any:
     """An empty figure. Raises Error if matplotlib is missing."""
     try:
-        from matplotlib.figure import Figure  # type: ignore[import]
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise Error(
             "plots need matplotlib (Debian: python3-matplotlib)", 12

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "tests/support/paths.h"
 
 namespace ucudnn {
@@ -123,17 +121,12 @@ TEST(TimesTest, ReadsBackWhatItWrites) {
 }
 
 TEST(TimesTest, ReadsPublishedTimes) {
-  const std::string folder = test::SharedDataPath("gavel/");
-  if (!std::filesystem::exists(folder)) {
-    GTEST_SKIP() << folder << " is absent: it is not part of the project";
-  }
-  const auto one = ReadTimesFile(folder + "resnet_times.csv", "ResNet-50");
+  const std::string file = test::DataPath("gavel_resnet.csv");
+  const auto one = ReadTimesFile(file, "ResNet-50");
   ASSERT_TRUE(one) << one.error().message;
   EXPECT_EQ(one->size(), 3u);
-  EXPECT_THAT(ReadTimesFile(folder + "resnet_times.csv", "").error().message,
+  EXPECT_THAT(ReadTimesFile(file, "").error().message,
               HasSubstr("ResNet-18, ResNet-50"));
-  EXPECT_TRUE(
-      ReadTimesFile(folder + "all_single_worker_times.csv", "ResNet-18"));
 }
 
 }  // namespace

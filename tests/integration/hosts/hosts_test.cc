@@ -60,7 +60,7 @@ class HostsTest : public ::testing::TestWithParam<Fault> {
     if (!network) GTEST_SKIP() << "no hosts: " << network.error().message;
     network_ = *std::move(network);
     auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
-    if (!postgres) GTEST_SKIP() << postgres.error().message;
+    ASSERT_TRUE(postgres) << postgres.error().message;
     postgres_ = *std::move(postgres);
     StartCoordinator();
     for (const std::size_t node : kNodes) StartAgent(node);

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -102,14 +101,12 @@ TEST(AllocationTest, PlacesTooManyBuffersToSearchGreedily) {
 
 // The public instances are not in the repository.
 TEST(AllocationTest, FitsThePublicInstancesIntoTheirCapacity) {
-  const std::string folder = test::SharedDataPath("minimalloc/challenging/");
-  if (!std::filesystem::exists(folder)) {
-    GTEST_SKIP() << "there are no public instances in " << folder;
-  }
+  const auto folder = test::PublicDataPath("minimalloc/challenging/");
+  if (!folder) GTEST_SKIP() << "UCUDNN_PUBLIC_DATA is not set";
   for (const char name : std::string("ABCDEFGHIJK")) {
     SCOPED_TRACE(name);
     const auto read =
-        ReadBuffersFile(folder + std::string(1, name) + ".1048576.csv");
+        ReadBuffersFile(*folder + std::string(1, name) + ".1048576.csv");
     ASSERT_TRUE(read) << read.error().message;
     const Allocation allocation =
         Allocated(read->buffers, {.capacity = 1048576_B, .alignment = 1_B});
@@ -118,12 +115,10 @@ TEST(AllocationTest, FitsThePublicInstancesIntoTheirCapacity) {
 }
 
 TEST(AllocationTest, ReachesTheLoadOfAPublicInstanceBelowItsCapacity) {
-  const std::string file =
-      test::SharedDataPath("minimalloc/challenging/C.1048576.csv");
-  if (!std::filesystem::exists(file)) {
-    GTEST_SKIP() << "there is no public instance " << file;
-  }
-  const auto read = ReadBuffersFile(file);
+  const auto file =
+      test::PublicDataPath("minimalloc/challenging/C.1048576.csv");
+  if (!file) GTEST_SKIP() << "UCUDNN_PUBLIC_DATA is not set";
+  const auto read = ReadBuffersFile(*file);
   ASSERT_TRUE(read) << read.error().message;
   const Allocation allocation = Allocated(read->buffers);
   EXPECT_EQ(allocation.pool, 1039360_B);

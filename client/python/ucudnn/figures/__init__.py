@@ -98,7 +98,7 @@ def draw(
 ) -> List[Path]:
     """Writes figures to `folder`, which is made if need be. The same data gives
     the same files with the same matplotlib. Formats are "svg" and "png"."""
-    import matplotlib  # type: ignore[import]
+    import matplotlib
 
     Path(folder).mkdir(parents=True, exist_ok=True)
     formats = tuple(formats)

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -97,13 +96,11 @@ TEST(SolveAllocationTest, RefusesMalformedInputNamingThePlace) {
 }
 
 TEST(SolveAllocationTest, AnswersWithTheBestFoundWhenTimeIsUp) {
-  const std::string file =
-      test::SharedDataPath("minimalloc/challenging/J.1048576.csv");
-  if (!std::filesystem::exists(file)) {
-    GTEST_SKIP() << "there is no public instance " << file;
-  }
+  const auto file =
+      test::PublicDataPath("minimalloc/challenging/J.1048576.csv");
+  if (!file) GTEST_SKIP() << "UCUDNN_PUBLIC_DATA is not set";
   const auto answer =
-      SolveJson("allocation", {"--buffers", file, "--time-limit", "0.5"});
+      SolveJson("allocation", {"--buffers", *file, "--time-limit", "0.5"});
   EXPECT_EQ(answer.at("load"), 989184);
   EXPECT_GE(answer.at("pool"), answer.at("lower_bound"));
   EXPECT_GE(answer.at("lower_bound"), 989184);
@@ -111,13 +108,11 @@ TEST(SolveAllocationTest, AnswersWithTheBestFoundWhenTimeIsUp) {
 
 // No placement at the load of this instance was known.
 TEST(SolveAllocationTest, ReachesTheLoadOfAnOpenPublicInstance) {
-  const std::string file =
-      test::SharedDataPath("minimalloc/challenging/D.1048576.csv");
-  if (!std::filesystem::exists(file)) {
-    GTEST_SKIP() << "there is no public instance " << file;
-  }
+  const auto file =
+      test::PublicDataPath("minimalloc/challenging/D.1048576.csv");
+  if (!file) GTEST_SKIP() << "UCUDNN_PUBLIC_DATA is not set";
   const auto answer =
-      SolveJson("allocation", {"--buffers", file, "--time-limit", "300"});
+      SolveJson("allocation", {"--buffers", *file, "--time-limit", "300"});
   EXPECT_EQ(answer.at("pool"), 986112);
   EXPECT_EQ(answer.at("load"), 986112);
   EXPECT_EQ(answer.at("proven"), true);

@@ -62,9 +62,10 @@ def touched_by(
         now = parameter.grad
         if now is None:
             continue
+        version = now._version
         if was is None or was[0]() is not now:
             touched.made.append(parameter)
-        elif was[1] != now._version:
+        elif was[1] != version:
             touched.added.append(parameter)
     return touched
 
