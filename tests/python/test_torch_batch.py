@@ -1,6 +1,6 @@
 import pytest
 
-torch = pytest.importorskip("torch")
+import torch
 
 import ucudnn
 from ucudnn.torch.parallel.batch import emptied, images_of, part_of

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-torch = pytest.importorskip("torch")
+import torch
 
 from ucudnn.torch import kernels, timing
 

@@ -1,6 +1,6 @@
 import pytest
 
-torch = pytest.importorskip("torch")
+import torch
 
 from ucudnn.torch.saved.links import free_host_memory
 

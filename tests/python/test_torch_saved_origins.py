@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch")
+import torch
 
 import ucudnn
 import ucudnn.torch
