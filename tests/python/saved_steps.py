@@ -86,11 +86,14 @@ def equal(some, others):
 
 
 def planned_of(step, *example, share, **options):
-    """The step's plan within a share of the plain peak, or the least there is."""
+    """The step's plan within a share of the plain peak, or the least there is, which
+    depends on the times that were measured."""
     options = {"quiet": True, **options}
     whole = ucudnn.torch.memory(step, *example, budget="1GiB", **options)
     budget = int(whole.plain_peak * share)
-    try:
-        return ucudnn.torch.memory(step, *example, budget=budget, **options)
-    except ucudnn.NoPlan as refused:
-        return ucudnn.torch.memory(step, *example, budget=refused.least, **options)
+    while True:
+        try:
+            return ucudnn.torch.memory(step, *example, budget=budget, **options)
+        except ucudnn.NoPlan as refused:
+            assert refused.least > budget
+            budget = refused.least
