@@ -1,6 +1,7 @@
 #include "solver/memory/recorded_step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -317,15 +318,15 @@ class StepSearch {
 
   const StepGraph& graph() const { return made_; }
 
-  // Something is missing in the result if nothing was found that fits.
-  // Within whole units of kPlanAlignment, which all sizes are counted in.
+  // If nothing fits, the result misses the least budget that would do. Budgets
+  // count in whole units of kPlanAlignment, as all sizes do.
   PlannedRound Plan(Bytes budget) {
     budget -= Bytes(budget.count() % kPlanAlignment.count());
     PlannedRound best = Search(budget, {});
     if (best.choice.missing > 0) {
-      PlannedRound least = Least();
-      if (Bytes(least.choice.missing) > budget) return least;
-      best = Search(budget, {least.program->choices});
+      const LeastMemory least = WithUnitTimes()->Least();
+      best = Search(budget, {least.choices});
+      if (best.choice.missing > 0) best.choice.missing = least.bytes.count();
     }
     for (Bytes rung = RungBelow(budget);
          Bound(rung) < Nanoseconds(best.choice.schedule.time) &&
@@ -356,19 +357,38 @@ class StepSearch {
 
  private:
   StepSearch(const RecordedStep& step, const RecordedRequest& request)
-      : request_(request),
+      : step_(step),
+        request_(request),
         made_(StepGraphMaker(step, request.recompute).Make()) {}
 
-  // What needs least memory, as one that misses all of it: so what is named as
-  // the least is accepted.
-  PlannedRound Least() const {
-    PlannedRound least = Search(Bytes(0), {});
+  struct LeastMemory {
+    Bytes bytes;
+    ProgramChoices choices;
+  };
+
+  // Times and rates differ from one recording to the next, and must not decide
+  // what the least is.
+  std::unique_ptr<StepSearch> WithUnitTimes() const {
+    RecordedStep step = step_;
+    step.link = {};
+    step.link.d2h_rate = step.link.h2d_rate = 1e3;
+    for (RecordedSegment& segment : step.segments) {
+      segment.time = std::chrono::microseconds(1);
+    }
+    for (RecordedTensor& tensor : step.tensors) {
+      if (tensor.recipe) tensor.recipe->time = std::chrono::microseconds(1);
+    }
+    return Make(step, request_).value();
+  }
+
+  LeastMemory Least() const {
+    PlannedRound found = Search(Bytes(0), {});
     while (true) {
-      const Bytes below = Bytes(least.choice.missing) - kPlanAlignment;
-      PlannedRound lower = Search(below, {least.program->choices});
-      if (lower.choice.missing > 0) return least;
-      lower.choice.missing = CoverExcess(*lower.scheduler, 0).missing;
-      least = std::move(lower);
+      const Bytes least(CoverExcess(*found.scheduler, 0).missing);
+      const ProgramChoices& choices = found.program->choices;
+      PlannedRound lower = Search(least - kPlanAlignment, {choices});
+      if (lower.choice.missing > 0) return {least, choices};
+      found = std::move(lower);
     }
   }
 
@@ -394,7 +414,8 @@ class StepSearch {
     return SearchRound(round_, *options_, choices, limits, starts);
   }
 
-  const RecordedRequest& request_;
+  const RecordedStep step_;
+  const RecordedRequest request_;
   const StepGraph made_;
   RoundModel round_;
   std::optional<TaskOptions> options_;
@@ -438,8 +459,7 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
     plan.ideal_time += segment.time;
   }
   plan.lower_bound = std::max(search->Bound(request.budget), plan.ideal_time);
-  plan.cut_off =
-      request.stop.stop_requested() && plan.time > plan.lower_bound;
+  plan.cut_off = request.stop.stop_requested() && plan.time > plan.lower_bound;
   plan.moved = Bytes(planned.choice.schedule.moved);
   plan.peak = lister.Peak();
   plan.plain_peak = PlainPeak(step);

@@ -489,6 +489,24 @@ TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
   EXPECT_GT(moved, 100);
 }
 
+TEST(RecordedStepTest, NamesALeastBudgetThatTimesDoNotChange) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 20; ++trial) {
+    RecordedStep step = RandomStep(&random, 10);
+    const RecordedRequest nothing{.budget = Bytes(1)};
+    const auto least = PlanRecordedStep(step, nothing).error().least.value();
+    for (RecordedSegment& segment : step.segments) {
+      segment.time = Nanoseconds(1 + random() % 5000);
+    }
+    for (RecordedTensor& tensor : step.tensors) {
+      if (tensor.recipe) tensor.recipe->time = Nanoseconds(random() % 500);
+    }
+    step.link.h2d_rate = 300;
+    EXPECT_EQ(PlanRecordedStep(step, nothing).error().least, least);
+    EXPECT_TRUE(PlanRecordedStep(step, {.budget = Bytes(least)}));
+  }
+}
+
 // The framework makes tensor 2 while it has all that this takes, whatever a
 // recipe would read.
 TEST(RecordedStepTest, ReadsWhatARecipeReadsOnlyWhereItRuns) {
