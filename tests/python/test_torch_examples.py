@@ -1,8 +1,9 @@
-
 import os
 import re
 import subprocess
 import sys
+
+import pytest
 
 EXAMPLES = os.path.join(
     os.path.dirname(__file__), "..", "..", "client", "examples", "torch"

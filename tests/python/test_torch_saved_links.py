@@ -1,7 +1,4 @@
 import pytest
-
-import torch
-
 from ucudnn.torch.saved.links import free_host_memory
 
 GIB = 1 << 30

@@ -1,5 +1,6 @@
 import random
 
+import numpy
 import pytest
 import torch
 import ucudnn
@@ -94,7 +95,6 @@ def test_measures_the_peak_that_it_predicts():
 
 
 def test_changes_nothing_while_it_measures():
-    numpy = pytest.importorskip("numpy")
     model = network()
     plain = stepping(model)
 

@@ -13,7 +13,6 @@ import weakref
 from typing import (
     Any,
     Callable,
-    Dict,
     Iterable,
     Iterator,
     List,

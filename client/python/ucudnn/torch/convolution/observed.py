@@ -25,7 +25,7 @@ def is_observed() -> bool:
     )
 
 
-@torch.compiler.assume_constant_result  # type: ignore[misc]
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def is_transformed() -> bool:
     """Whether functorch, forward-mode AD or torch.export follows. Dynamo asks while it
     traces, and guards its code by their levels itself."""

@@ -4,7 +4,7 @@ uses it gets what PyTorch computes."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, Optional
 
 import torch
 from torch.nn import functional

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from ucudnn.torch.saved.storages import Layout
-from ucudnn.torch.saved.values import Call, Source, Value
+from ucudnn.torch.saved.values import Call, Source
 
 # Levels of a graph that are searched for a recipe's operators.
 _MOST_LEVELS = 64
