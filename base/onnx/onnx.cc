@@ -52,9 +52,8 @@ class GraphBuilder {
   Result<Graph> Build() {
     const onnx::GraphProto& graph = model_.proto.graph();
     for (const ValueInfoProto& input : graph.input()) {
-      UCUDNN_RETURN_IF_ERROR(AddTensor(input.name(), nullptr));
-      Tensor& tensor = result_.tensors.back();
-      tensor.parameter = model_.parameters.count(input.name()) > 0;
+      AddTensor(input.name()).parameter =
+          model_.parameters.count(input.name()) > 0;
     }
     for (const NodeProto& node : graph.node()) {
       UCUDNN_RETURN_IF_ERROR(AddNode(node));
@@ -63,40 +62,18 @@ class GraphBuilder {
   }
 
  private:
-  // Adds the tensor that `node` computes, or an input if it is null.
-  Status AddTensor(const std::string& name, const NodeProto* node) {
-    const auto fail = [&](std::string_view what) {
-      return Fail(Code::kInvalidArgument, "{} '{}'{}: {}",
-                  node == nullptr ? "input" : "tensor", Excerpt(name),
-                  node == nullptr ? "" : ", computed by " + Shown(*node), what);
-    };
-    const auto type = types_.find(name);
-    if (type == types_.end() || !type->second.tensor_type().has_shape()) {
-      return fail("its shape cannot be inferred");
-    }
-    const auto& proto = type->second.tensor_type();
-    const auto element = ElementOf(proto.elem_type());
-    if (!element) {
-      return fail(fmt::format("its elements are of type {}, which has no size",
-                              proto.elem_type()));
-    }
+  // Adds the tensor of this name, whose type has been checked.
+  Tensor& AddTensor(const std::string& name) {
+    const OnnxType& type = types_.at(name);
+    const auto element = ElementOf(type.element);
     Tensor tensor;
     tensor.name = Excerpt(name, 1000);
     tensor.element_bytes = element->bytes;
     tensor.floating = element->floating;
-    for (const auto& dim : proto.shape().dim()) {
-      if (!dim.has_dim_value()) {
-        return fail("not all of its dimensions can be inferred");
-      }
-      tensor.shape.push_back(dim.dim_value());
-    }
-    if (!CheckedProduct(tensor.shape, tensor.element_bytes, kMaxTensorBytes)) {
-      return fail(fmt::format("its shape [{}] cannot be counted",
-                              fmt::join(tensor.shape, ", ")));
-    }
+    tensor.shape = type.shape;
     places_.emplace(name, result_.tensors.size());
     result_.tensors.push_back(std::move(tensor));
-    return {};
+    return result_.tensors.back();
   }
 
   Status AddNode(const NodeProto& proto) {
@@ -116,7 +93,7 @@ class GraphBuilder {
     for (const std::string& output : proto.output()) {
       if (output.empty()) continue;
       node.outputs.push_back(result_.tensors.size());
-      UCUDNN_RETURN_IF_ERROR(AddTensor(output, &proto));
+      AddTensor(output);
     }
     const auto shape = [&](std::size_t tensor) -> const TensorShape& {
       return result_.tensors[tensor].shape;
@@ -126,48 +103,83 @@ class GraphBuilder {
           PoolingOf(proto, shape(node.inputs[0]), shape(node.outputs[0]));
       if (node.pooling) node.divisor = DivisorOf(proto, *node.pooling);
     }
-    if (IsConvolution(proto)) {
-      if (node.inputs.size() < 2 || node.outputs.empty()) {
-        return Fail(Code::kInvalidArgument,
-                    "{}: it lacks an input, a filter or an output",
-                    Shown(proto));
-      }
-      Result<PaddedConvolution> conv =
-          ConvolutionOf(proto, shape(node.inputs[0]), shape(node.inputs[1]),
-                        shape(node.outputs[0]));
-      if (!conv) return Within(Shown(proto), std::move(conv).error());
-      node.convolution = conv->convolution;
-      if (conv->IsPadded()) {
-        UCUDNN_RETURN_IF_ERROR(AddPad(proto, *conv, &node.inputs[0]));
-      }
+    if (!IsConvolution(proto)) {
+      result_.nodes.push_back(std::move(node));
+      return {};
     }
+    const TensorShape& read = shape(node.inputs[0]);
+    if (read[0] != result_.batch.count()) {
+      return Fail(Code::kUnimplemented,
+                  "{}: it convolves {} images where the batch is {}; plans are "
+                  "for one image of each convolution per image of the batch. "
+                  "If the model folds frames or views into the batch, export "
+                  "it for a batch of those, [N, {}], and plan for as many",
+                  Shown(proto), read[0], result_.batch.count(),
+                  fmt::join(read.begin() + 1, read.end(), ", "));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const PaddedConvolution conv,
+        ConvolutionOf(proto, read, shape(node.inputs[1])));
+    node.convolution = conv.convolution;
+    if (!conv.IsPadded()) {
+      result_.nodes.push_back(std::move(node));
+    } else if (conv.convolution.transposed) {
+      UCUDNN_RETURN_IF_ERROR(AddCrop(proto, conv, std::move(node)));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(AddPad(proto, conv, &node.inputs[0]));
+      result_.nodes.push_back(std::move(node));
+    }
+    return {};
+  }
+
+  // Adds a tensor that is larger than `tensor` by what `padded` adds.
+  Result<std::size_t> AddLarger(const NodeProto& proto, std::size_t tensor,
+                                const PaddedConvolution& padded) {
+    Tensor larger = result_.tensors[tensor];
+    larger.parameter = larger.trained = false;
+    larger.name = UniqueName(proto.name() + ".padded");
+    const std::size_t spatial = larger.shape.size() - 2;
+    for (std::size_t i = 0; i < spatial; ++i) {
+      larger.shape[2 + i] +=
+          padded.before[3 - spatial + i] + padded.after[3 - spatial + i];
+    }
+    if (!CheckedProduct(larger.shape, larger.element_bytes, kMaxTensorBytes)) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: its padded tensor [{}] cannot be counted", Shown(proto),
+                  fmt::join(larger.shape, ", "));
+    }
+    result_.tensors.push_back(std::move(larger));
+    return result_.tensors.size() - 1;
+  }
+
+  // Adds the transposed convolution `node` with its whole output, and the node
+  // that takes away from it what its padding leaves out.
+  Status AddCrop(const NodeProto& proto, const PaddedConvolution& padded,
+                 Node node) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::size_t whole,
+                            AddLarger(proto, node.outputs[0], padded));
+    Node crop;
+    crop.name = UniqueName(proto.name() + ".crop");
+    crop.op_type = "Slice";
+    crop.inputs = {whole};
+    crop.outputs = {node.outputs[0]};
+    node.outputs[0] = whole;
     result_.nodes.push_back(std::move(node));
+    result_.nodes.push_back(std::move(crop));
     return {};
   }
 
   // Adds the node that pads the convolution's input, and makes that its input.
   Status AddPad(const NodeProto& proto, const PaddedConvolution& padded,
                 std::size_t* input) {
-    Tensor tensor = result_.tensors[*input];
-    tensor.parameter = tensor.trained = false;
-    tensor.name = UniqueName(proto.name() + ".padded");
-    const std::size_t spatial = tensor.shape.size() - 2;
-    for (std::size_t i = 0; i < spatial; ++i) {
-      tensor.shape[2 + i] +=
-          padded.before[3 - spatial + i] + padded.after[3 - spatial + i];
-    }
-    if (!CheckedProduct(tensor.shape, tensor.element_bytes, kMaxTensorBytes)) {
-      return Fail(Code::kInvalidArgument,
-                  "{}: its padded input [{}] cannot be counted", Shown(proto),
-                  fmt::join(tensor.shape, ", "));
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::size_t whole,
+                            AddLarger(proto, *input, padded));
     Node pad;
     pad.name = UniqueName(proto.name() + ".pad");
     pad.op_type = "Pad";
     pad.inputs = {*input};
-    pad.outputs = {result_.tensors.size()};
-    *input = result_.tensors.size();
-    result_.tensors.push_back(std::move(tensor));
+    pad.outputs = {whole};
+    *input = whole;
     result_.nodes.push_back(std::move(pad));
     return {};
   }
