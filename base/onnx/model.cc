@@ -14,6 +14,7 @@
 
 #include "base/limits.h"
 #include "base/onnx/checks.h"
+#include "base/onnx/fuse.h"
 #include "base/onnx/wire.h"
 #include "base/text.h"
 
@@ -115,16 +116,31 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
 }
 
 // Whether weights are inputs of the model instead of initializers: whether a
-// layer's filter is an input that nothing initializes.
+// layer's weight is an input that nothing initializes, or a view of one.
 bool WeightsAreInputs(const GraphProto& graph,
                       const std::unordered_set<std::string>& uninitialized) {
-  constexpr std::array<std::string_view, 5> kLayers = {
-      "Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization"};
-  return std::any_of(
-      graph.node().begin(), graph.node().end(), [&](const NodeProto& node) {
-        return std::ranges::count(kLayers, node.op_type()) > 0 &&
-               node.input_size() > 1 && uninitialized.count(node.input(1)) > 0;
-      });
+  std::unordered_map<std::string, std::string> viewed;
+  for (const NodeProto& node : graph.node()) {
+    if (IsView(node) && node.input_size() > 0 && node.output_size() > 0) {
+      viewed[node.output(0)] = node.input(0);
+    }
+  }
+  const auto is_input = [&](std::string tensor) {
+    // The nodes are not sorted yet, and may form a cycle.
+    for (int steps = 0; steps < 16; ++steps) {
+      const auto view = viewed.find(tensor);
+      if (view == viewed.end()) break;
+      tensor = view->second;
+    }
+    return uninitialized.count(tensor) > 0;
+  };
+  for (const NodeProto& node : graph.node()) {
+    if (node.op_type() == "MatMul") continue;  // may be of two data tensors
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (IsLayerWeight(node, i) && is_input(node.input(i))) return true;
+    }
+  }
+  return false;
 }
 
 // The inputs that are data. Those with a symbolic first dimension are. Of the
@@ -372,6 +388,19 @@ bool IsStandard(const NodeProto& node) {
   return node.domain().empty() || node.domain() == "ai.onnx";
 }
 
+bool IsLayerWeight(const NodeProto& node, int operand) {
+  constexpr std::array<std::string_view, 5> kLayers = {
+      "Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization"};
+  return operand > 0 && std::ranges::count(kLayers, node.op_type()) > 0;
+}
+
+bool IsView(const NodeProto& node) {
+  constexpr std::array<std::string_view, 8> kViews = {
+      "Identity",  "Reshape", "Squeeze",        "Unsqueeze",
+      "Transpose", "Cast",    "QuantizeLinear", "DequantizeLinear"};
+  return std::ranges::count(kViews, node.op_type()) > 0;
+}
+
 std::string Shown(const NodeProto& node) {
   return fmt::format("node '{}' ({}{}{})", Excerpt(node.name(), 200),
                      IsStandard(node) ? "" : Excerpt(node.domain()),
@@ -427,6 +456,7 @@ Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch) {
   UCUDNN_RETURN_IF_ERROR(FindInputs(batch, &model));
   UCUDNN_RETURN_IF_ERROR(CountTensors(model.proto.graph()));
   UCUDNN_RETURN_IF_ERROR(SortNodes(model.proto.mutable_graph()));
+  FuseOperators(model.proto.mutable_graph());
   return model;
 }
 

@@ -73,6 +73,13 @@ Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model);
 // Whether the operator is one of ONNX, not of another domain.
 bool IsStandard(const onnx::NodeProto& node);
 
+// Whether the operand is a weight of a layer.
+bool IsLayerWeight(const onnx::NodeProto& node, int operand);
+
+// Whether the node's output stands for its first operand: a view of it, or what
+// is left of it when it is rounded for quantization.
+bool IsView(const onnx::NodeProto& node);
+
 // "node '/conv1/Conv' (Conv)", "node 'q' (com.microsoft.FusedConv)"
 std::string Shown(const onnx::NodeProto& node);
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/onnx/conv.h"
 #include "base/onnx/model.h"
@@ -28,8 +29,10 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
   };
   constexpr std::array kUntrained = {Operand{"BatchNormalization", 3},
                                      Operand{"Clip", 1},
+                                     Operand{"DequantizeLinear", 1},
                                      Operand{"Dropout", 1},
                                      Operand{"Pad", 1},
+                                     Operand{"QuantizeLinear", 1},
                                      Operand{"Resize", 1},
                                      Operand{"Upsample", 1}};
   return std::any_of(kUntrained.begin(), kUntrained.end(),
@@ -37,6 +40,15 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
                        return node.op_type() == untrained.op_type &&
                               operand >= untrained.first;
                      });
+}
+
+// Whether the node computes its output's elements from those of its operands at
+// the same places. Exporters store numbers that a program has, such as the 3 of
+// x + 3, as they store parameters.
+bool IsArithmetic(const NodeProto& node) {
+  constexpr std::array<std::string_view, 7> kArithmetic = {
+      "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"};
+  return std::ranges::count(kArithmetic, node.op_type()) > 0;
 }
 
 // Turns a model with inferred shapes into a graph.
@@ -72,6 +84,7 @@ class GraphBuilder {
     tensor.floating = element->floating;
     tensor.shape = type.shape;
     places_.emplace(name, result_.tensors.size());
+    viewed_.push_back(result_.tensors.size());
     result_.tensors.push_back(std::move(tensor));
     return result_.tensors.back();
   }
@@ -83,9 +96,12 @@ class GraphBuilder {
     for (int i = 0; i < proto.input_size(); ++i) {
       if (proto.input(i).empty()) continue;
       const std::size_t place = places_.at(proto.input(i));
-      Tensor& tensor = result_.tensors[place];
+      Tensor& tensor = result_.tensors[viewed_.at(place)];
       if (tensor.parameter && tensor.floating &&
-          !IsUntrainedOperand(proto, i)) {
+          !IsUntrainedOperand(proto, i) &&
+          (IsLayerWeight(proto, i) ||
+           (constants_.count(viewed_.at(place)) == 0 && !IsView(proto) &&
+            !(IsArithmetic(proto) && ElementsOf(tensor.shape) == 1)))) {
         tensor.trained = true;
       }
       node.inputs.push_back(place);
@@ -93,7 +109,13 @@ class GraphBuilder {
     for (const std::string& output : proto.output()) {
       if (output.empty()) continue;
       node.outputs.push_back(result_.tensors.size());
-      AddTensor(output);
+      if (proto.op_type() == "Constant") {
+        constants_.insert(result_.tensors.size());
+      }
+      AddTensor(output).parameter = proto.op_type() == "Constant";
+      if (IsView(proto) && !node.inputs.empty()) {
+        viewed_.back() = viewed_.at(node.inputs[0]);
+      }
     }
     const auto shape = [&](std::size_t tensor) -> const TensorShape& {
       return result_.tensors[tensor].shape;
@@ -148,6 +170,7 @@ class GraphBuilder {
                   "{}: its padded tensor [{}] cannot be counted", Shown(proto),
                   fmt::join(larger.shape, ", "));
     }
+    viewed_.push_back(result_.tensors.size());
     result_.tensors.push_back(std::move(larger));
     return result_.tensors.size() - 1;
   }
@@ -200,6 +223,8 @@ class GraphBuilder {
   std::unordered_set<std::string>
       names_;  // of nodes, and those that were added
   std::unordered_map<std::string, std::size_t> places_;  // in tensors
+  std::vector<std::size_t> viewed_;  // for each tensor, what it is a view of
+  std::unordered_set<std::size_t> constants_;  // that nodes have as values
   Graph result_;
 };
 
