@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/onnx/conv.h"
 #include "base/onnx/model.h"
 #include "base/onnx/shapes.h"
@@ -246,6 +247,33 @@ Result<Graph> ReadOnnx(std::string_view model, std::string_view name,
   Result<Graph> graph = Read(model, name, batch);
   if (!graph) return Within(source, std::move(graph).error());
   return graph;
+}
+
+Result<std::string> WithoutWeights(std::string_view model,
+                                   std::string_view source) {
+  onnx::ModelProto proto;
+  if (Status status = ParseOnnx(model, &proto); !status) {
+    return Within(source, std::move(status).error());
+  }
+  const auto strip = [](onnx::TensorProto* tensor) {
+    if (CheckedProduct(tensor->dims(), 1, kMaxOnnxValues)) return;
+    tensor->clear_raw_data();
+    tensor->clear_float_data();
+    tensor->clear_double_data();
+    tensor->clear_int32_data();
+    tensor->clear_int64_data();
+    tensor->clear_uint64_data();
+  };
+  onnx::GraphProto* graph = proto.mutable_graph();
+  for (onnx::TensorProto& tensor : *graph->mutable_initializer()) {
+    strip(&tensor);
+  }
+  for (NodeProto& node : *graph->mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_t()) strip(attribute.mutable_t());
+    }
+  }
+  return proto.SerializeAsString();
 }
 
 }  // namespace ucudnn

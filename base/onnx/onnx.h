@@ -18,6 +18,7 @@
 // (SAME_UPPER at stride 2) becomes a Pad node and an evenly padded convolution,
 // as frameworks compute it; a ConvTranspose, an evenly padded one and a Slice.
 
+#include <string>
 #include <string_view>
 
 #include "base/graph.h"
@@ -45,6 +46,12 @@ namespace ucudnn {
 // model keeps elsewhere are not read, as weights never are.
 Result<Graph> ReadOnnx(std::string_view model, std::string_view name,
                        BatchSize batch, std::string_view source);
+
+// The model's bytes without the data of tensors that are too large for shapes
+// to depend on them, which is what makes models large; ReadOnnx reads the same
+// graph from both. Errors of reading the bytes, as for ReadOnnx.
+Result<std::string> WithoutWeights(std::string_view model,
+                                   std::string_view source);
 
 }  // namespace ucudnn
 

@@ -190,6 +190,27 @@ TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
             400);
 }
 
+TEST(OnnxGraphTest, IsTheSameWithoutTheDataOfWeights) {
+  onnx::ModelProto model = OnnxModel(
+      "g (float[N,300,8,8] x) => (float[N,400,64] y) {"
+      "c = Conv(x, w)  y = Reshape(c, s) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
+  w->set_raw_data(std::string(400 * 300 * 4, '\1'));
+  auto* s = model.mutable_graph()->add_initializer();
+  s->set_name("s");
+  s->set_data_type(onnx::TensorProto::INT64);
+  s->add_dims(3);
+  for (const int extent : {0, 400, 64}) s->add_int64_data(extent);
+  const auto small = WithoutWeights(model.SerializeAsString(), "m.onnx");
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_LT(small->size(), 1000u);
+  EXPECT_EQ(ReadOnnx(*small, "net", BatchSize(8), "m.onnx").value(),
+            ReadModel(model).value());
+}
+
 TEST(OnnxGraphTest, AssumesThatTheFirstInputIsData) {
   const Graph graph =
       ParsedModel(SingleNode("1,3,8,8", "8,3,1,1", "Conv(x, w)"));
