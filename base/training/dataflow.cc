@@ -49,6 +49,7 @@ constexpr std::array kRoles = {
     OperatorRole{"Squeeze", Role::kSameBlock},
     OperatorRole{"Unsqueeze", Role::kSameBlock},
     OperatorRole{"Cast", Role::kSameBlock},
+    OperatorRole{"CastLike", Role::kSameBlock},
 };
 
 }  // namespace
@@ -102,6 +103,11 @@ Status Dataflow::Classify(std::size_t index) {
   for (const std::size_t tensor : node.inputs) {
     if (values_of_[tensor]) data.push_back(*values_of_[tensor]);
   }
+  // Of these, only the type or the shape of an operand matters.
+  const bool like = node.op_type == "RandomUniformLike" ||
+                    node.op_type == "RandomNormalLike" ||
+                    (node.op_type == "CastLike" && !values_of_[node.inputs[0]]);
+  if (like) data.clear();
   const bool floating =
       !node.outputs.empty() && graph_->tensors[node.outputs[0]].floating;
   const auto* known = std::find_if(
