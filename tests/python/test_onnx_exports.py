@@ -8,15 +8,11 @@ import subprocess
 import warnings
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("onnx")
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 UCUDNN = os.environ["UCUDNN_BIN_DIR"] + "/ucudnn"
-
-pytestmark = pytest.mark.skipif(os.environ.get("UCUDNN_WITH_ONNX") != "1", reason="built without ONNX")
 
 
 def unit(inputs, outputs, size=3, activation=nn.ReLU, **options):
@@ -100,7 +96,6 @@ def export(model, images, file, dynamo):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if dynamo:
-            pytest.importorskip("onnxscript")
             torch.onnx.export(model, (images,), file, dynamo=True, verbose=False,
                               optimize=getattr(model, "optimize", False),
                               dynamic_shapes=({0: torch.export.Dim("batch")},))
