@@ -51,7 +51,10 @@ Network NetworkOf(const Graph& graph) {
         std::any_of(node.inputs.begin(), node.inputs.end(),
                     [&](std::size_t tensor) { return trained[tensor]; });
     for (const std::size_t tensor : node.outputs) {
-      trained[tensor] = any && graph.tensors[tensor].floating;
+      if (any && (graph.tensors[tensor].floating ||
+                  node.op_type == "QuantizeLinear")) {
+        trained[tensor] = true;
+      }
     }
   }
   return network;

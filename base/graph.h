@@ -23,7 +23,8 @@ struct Tensor {
   std::vector<std::int64_t> shape;  // none negative; empty for a scalar
   std::int64_t element_bytes = 4;
   bool floating = true;  // gradients pass only through floating-point tensors
-  // Stored in the model: the same for every batch, never computed.
+  // Stored in the model, also as a Constant node's value: the same for every
+  // batch.
   bool parameter = false;
   // A parameter that training changes, unlike running statistics.
   bool trained = false;
@@ -97,7 +98,8 @@ struct Graph {
 std::vector<std::vector<std::size_t>> Predecessors(const Graph& graph);
 
 // The graph's convolutions in node order. A layer needs an input gradient if a
-// trained parameter precedes it on a path of floating-point tensors. O(nodes +
+// trained parameter precedes it on a path of floating-point tensors, or of those
+// that QuantizeLinear rounds, whose gradients pass as if it did not. O(nodes +
 // edges).
 Network NetworkOf(const Graph& graph);
 

@@ -23,9 +23,19 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
+bool IsUtf16(std::string_view text) {
+  return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
+}
+
 Result<CsvReader> CsvReader::Open(std::string_view text,
                                   std::string_view source) {
   CsvReader csv(text, source);
+  if (IsUtf16(text)) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it is text in UTF-16; UTF-8 is accepted (in a "
+                "spreadsheet, save it as \"CSV UTF-8\")",
+                csv.source_);
+  }
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
     csv.rest_.remove_prefix(kByteOrderMark.size());
   }
@@ -36,6 +46,13 @@ Result<CsvReader> CsvReader::Open(std::string_view text,
                 csv.source_);
   }
   csv.header_.assign(csv.fields_.begin(), csv.fields_.end());
+  const std::size_t other = csv.header_[0].find_first_of(";\t");
+  if (csv.header_.size() == 1 && other != std::string::npos) {
+    return Fail(Code::kInvalidArgument,
+                "{}:{}: its columns are separated by {}; commas are accepted",
+                csv.source_, csv.line_,
+                csv.header_[0][other] == ';' ? "';'" : "tabs");
+  }
   return csv;
 }
 

@@ -40,7 +40,8 @@ class CsvReader {
   static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 16;
 
   // Reads the header; `text` must outlive the reader. An error if there is no
-  // header, or if it is a line that Next would refuse.
+  // header, if it is a line that Next would refuse, or if something else than
+  // commas separates its names.
   static Result<CsvReader> Open(std::string_view text, std::string_view source);
 
   // An error that lists the columns if `name` is missing or appears twice.
@@ -89,6 +90,10 @@ class CsvReader {
   // point into it.
   std::string unquoted_;
 };
+
+// Whether the text begins with a byte order mark of UTF-16, as spreadsheets
+// write it ("Unicode text").
+bool IsUtf16(std::string_view text);
 
 // The field, a name; an error if it is empty.
 Result<std::string_view> ParseNonEmpty(std::string_view field);

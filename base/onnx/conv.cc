@@ -3,23 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/onnx/model.h"
+#include "base/onnx/operation.h"
 #include "base/text.h"
 
 namespace ucudnn {
 namespace {
 
-const onnx::AttributeProto* Find(const onnx::NodeProto& node,
-                                 std::string_view name) {
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() == name) return &attribute;
-  }
-  return nullptr;
-}
+constexpr std::array<std::string_view, 3> kAxisNames = {"depth", "height",
+                                                         "width"};
 
 // The last `n` of three extents in the order depth, height, width.
 struct Axes {
@@ -31,7 +28,7 @@ struct Axes {
 Result<Spatial> PerAxis(const onnx::NodeProto& node, std::string_view name,
                         Axes axes, std::int64_t neutral) {
   Spatial values = {neutral, neutral, neutral};
-  const onnx::AttributeProto* attribute = Find(node, name);
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
   if (attribute == nullptr) return values;
   if (attribute->ints_size() != axes.n) {
     return Fail(Code::kInvalidArgument,
@@ -42,12 +39,6 @@ Result<Spatial> PerAxis(const onnx::NodeProto& node, std::string_view name,
     values[axes.first() + std::size_t(i)] = attribute->ints(i);
   }
   return values;
-}
-
-std::int64_t Integer(const onnx::NodeProto& node, std::string_view name,
-                     std::int64_t absent) {
-  const onnx::AttributeProto* attribute = Find(node, name);
-  return attribute == nullptr ? absent : attribute->i();
 }
 
 Spatial Extents(const TensorShape& shape, Axes axes) {
@@ -82,7 +73,7 @@ Sides Halved(const Spatial& total, std::string_view auto_pad) {
 
 Result<Sides> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
   Sides sides;
-  const onnx::AttributeProto* pads = Find(node, "pads");
+  const onnx::AttributeProto* pads = FindAttribute(node, "pads");
   if (pads == nullptr) return sides;
   if (pads->ints_size() != 2 * axes.n) {
     return Fail(Code::kInvalidArgument,
@@ -97,23 +88,20 @@ Result<Sides> ExplicitPadding(const onnx::NodeProto& node, Axes axes) {
   return sides;
 }
 
-// The padding of a convolution that pads both sides equally.
-Result<Spatial> Even(const Sides& sides, std::string_view what) {
-  constexpr std::array<std::string_view, 3> kAxes = {"depth", "height",
-                                                     "width"};
+// Refuses extents that products of extents and attributes could not hold.
+Status CheckExtents(std::string_view what, const Spatial& extents) {
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (sides.before[i] == sides.after[i]) continue;
-    return Fail(Code::kUnimplemented,
-                "{} pads the {} by {} before and {} after; the same on both "
-                "sides is accepted",
-                what, kAxes[i], sides.before[i], sides.after[i]);
+    if (extents[i] >= 1 && extents[i] <= kMax) continue;
+    return Fail(Code::kInvalidArgument, "its {} {} is {}; 1 to {} is accepted",
+                what, kAxisNames[i], extents[i], kMax);
   }
-  return sides.before;
+  return {};
 }
 
 // The mode of `auto_pad`; empty if the padding is explicit.
 Result<std::string> AutoPad(const onnx::NodeProto& node) {
-  const onnx::AttributeProto* attribute = Find(node, "auto_pad");
+  const onnx::AttributeProto* attribute = FindAttribute(node, "auto_pad");
   if (attribute == nullptr || attribute->s().empty() ||
       attribute->s() == "NOTSET") {
     return std::string();
@@ -150,34 +138,28 @@ Result<Sides> Padding(const onnx::NodeProto& node, Axes axes,
 }
 
 // A transposed convolution's padding; `g` is its adjoint without padding and
-// input, `small` the spatial extents of the node's input. ONNX:
-//   output = stride (small - 1) + output_padding + dilation (filter - 1) + 1
-//            - padding before - padding after
-Result<Spatial> TransposedPadding(const onnx::NodeProto& node, Axes axes,
-                                  const ConvGeometry& g, const Spatial& small) {
+// input, `small` the spatial extents of the node's input and `natural` those of
+// its output without padding:
+//   natural = stride (small - 1) + output_padding + dilation (filter - 1) + 1
+Result<Sides> TransposedPadding(const onnx::NodeProto& node, Axes axes,
+                                const ConvGeometry& g, const Spatial& small,
+                                const Spatial& natural) {
   UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
-  const bool given = Find(node, "output_shape") != nullptr;
-  if (auto_pad == "VALID" && !given) return Spatial{0, 0, 0};
-  if (auto_pad.empty() && !given) {
-    UCUDNN_ASSIGN_OR_RETURN(const Sides sides, ExplicitPadding(node, axes));
-    return Even(sides, "'pads'");
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const Spatial extra,
-                          PerAxis(node, "output_padding", axes, 0));
+  const bool given = FindAttribute(node, "output_shape") != nullptr;
+  if (auto_pad == "VALID" && !given) return Sides();
+  if (auto_pad.empty() && !given) return ExplicitPadding(node, axes);
   UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
                           PerAxis(node, "output_shape", axes, 1));
   Spatial total = {0, 0, 0};
   for (std::size_t i = axes.first(); i < 3; ++i) {
     const std::int64_t output = given ? wanted[i] : small[i] * g.stride[i];
-    total[i] = g.stride[i] * (small[i] - 1) + extra[i] +
-               g.dilation[i] * (g.filter[i] - 1) + 1 - output;
+    total[i] = natural[i] - output;
   }
-  return Even(Halved(total, auto_pad),
-              given ? "'output_shape'" : std::string_view(auto_pad));
+  return Halved(total, auto_pad);
 }
 
-// Moves the padding that one side has more than the other into the input.
-void PadInput(const Sides& sides, PaddedConvolution* padded) {
+// Leaves the padding that one side has more than the other to the input.
+void MakeEven(const Sides& sides, PaddedConvolution* padded) {
   ConvGeometry& g = padded->convolution.geometry;
   for (std::size_t i = 0; i < 3; ++i) {
     g.padding[i] = std::min(sides.before[i], sides.after[i]);
@@ -185,6 +167,35 @@ void PadInput(const Sides& sides, PaddedConvolution* padded) {
     padded->after[i] = sides.after[i] - g.padding[i];
     g.input[i] += padded->before[i] + padded->after[i];
   }
+}
+
+// Sets the geometry of a transposed convolution and its output's extents, from
+// those of its input.
+Result<Spatial> SetTransposed(const onnx::NodeProto& node, Axes axes,
+                              const Spatial& small,
+                              PaddedConvolution* padded) {
+  ConvGeometry& g = padded->convolution.geometry;
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial extra,
+                          PerAxis(node, "output_padding", axes, 0));
+  Spatial natural;
+  for (std::size_t i = 0; i < 3; ++i) {
+    natural[i] = g.stride[i] * (small[i] - 1) + extra[i] +
+                 g.dilation[i] * (g.filter[i] - 1) + 1;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(Sides sides,
+                          TransposedPadding(node, axes, g, small, natural));
+  Spatial output;
+  for (std::size_t i = 0; i < 3; ++i) {
+    output[i] = natural[i] - sides.before[i] - sides.after[i];
+    // An output larger than the natural one gets zeros at its end.
+    if (sides.before[i] + sides.after[i] < 0 &&
+        FindAttribute(node, "pads") == nullptr) {
+      sides.before[i] = sides.after[i] = 0;
+    }
+  }
+  g.input = output;
+  MakeEven(sides, padded);
+  return output;
 }
 
 }  // namespace
@@ -196,19 +207,18 @@ bool IsConvolution(const onnx::NodeProto& node) {
 
 Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
                                         const TensorShape& input,
-                                        const TensorShape& filter,
-                                        const TensorShape& output) {
+                                        const TensorShape& filter) {
   if (input.size() < 3 || input.size() > 5) {
     return Fail(Code::kUnimplemented,
                 "its input has the shape [{}]; batch, channels and one, two or "
                 "three spatial dimensions are accepted",
                 fmt::join(input, ", "));
   }
-  if (filter.size() != input.size() || output.size() != input.size()) {
+  if (filter.size() != input.size()) {
     return Fail(Code::kInvalidArgument,
-                "its input, filter and output have {}, {} and {} dimensions; "
-                "equal numbers are expected",
-                input.size(), filter.size(), output.size());
+                "its input and filter have {} and {} dimensions; equal numbers "
+                "are expected",
+                input.size(), filter.size());
   }
   const Axes axes{static_cast<int>(input.size()) - 2};
   PaddedConvolution padded;
@@ -216,60 +226,109 @@ Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
   conv.transposed = node.op_type() == "ConvTranspose";
   ConvGeometry& g = conv.geometry;
   g.spatial_dims = std::max(axes.n, 2);
-  g.groups = Integer(node, "group", 1);
+  g.groups = IntegerAttribute(node, "group", 1);
   if (g.groups < 1) {
     return Fail(Code::kInvalidArgument,
                 "attribute 'group' is {}; a number from 1 on is accepted",
                 g.groups);
   }
   g.filter = Extents(filter, axes);
+  const Spatial read = Extents(input, axes);
+  UCUDNN_RETURN_IF_ERROR(CheckExtents("filter", g.filter));
+  UCUDNN_RETURN_IF_ERROR(CheckExtents("input", read));
   UCUDNN_ASSIGN_OR_RETURN(g.stride, PerAxis(node, "strides", axes, 1));
   UCUDNN_ASSIGN_OR_RETURN(g.dilation, PerAxis(node, "dilations", axes, 1));
-  if (Find(node, "kernel_shape") != nullptr) {
+  if (const auto* attribute = FindAttribute(node, "kernel_shape")) {
     UCUDNN_ASSIGN_OR_RETURN(const Spatial kernel,
                             PerAxis(node, "kernel_shape", axes, 1));
     if (kernel != g.filter) {
       return Fail(Code::kInvalidArgument,
                   "attribute 'kernel_shape' is [{}], but its filter has the "
                   "shape [{}]",
-                  fmt::join(Find(node, "kernel_shape")->ints(), ", "),
-                  fmt::join(filter, ", "));
+                  fmt::join(attribute->ints(), ", "), fmt::join(filter, ", "));
     }
   }
   // The filter's shape is [K, C / groups, ...] of the stored convolution.
-  std::int64_t of_group = 0;
-  if (conv.transposed) {
-    g.channels = output[1];
-    g.filters = input[1];
-    g.input = Extents(output, axes);
-    of_group = output[1] / g.groups;
-    UCUDNN_ASSIGN_OR_RETURN(
-        g.padding, TransposedPadding(node, axes, g, Extents(input, axes)));
-  } else {
-    g.channels = input[1];
-    g.filters = filter[0];
-    g.input = Extents(input, axes);
-    of_group = input[1] / g.groups;
-    UCUDNN_ASSIGN_OR_RETURN(const Sides sides, Padding(node, axes, g));
-    PadInput(sides, &padded);
-  }
-  UCUDNN_RETURN_IF_ERROR(Validate(g));
-  if (filter[0] != g.filters || filter[1] != of_group) {
+  g.filters = filter[0];
+  const auto channels = CheckedProduct(TensorShape{filter[1]}, g.groups,
+                                       kMaxTensorBytes);
+  if (!channels || input[1] != (conv.transposed ? g.filters : *channels)) {
     return Fail(Code::kInvalidArgument,
                 "its filter has the shape [{}], which does not match the input "
                 "[{}] with {} groups",
                 fmt::join(filter, ", "), fmt::join(input, ", "), g.groups);
   }
-  if (g.output() != Extents(conv.transposed ? input : output, axes)) {
-    return Fail(Code::kInvalidArgument,
-                "its input [{}] and output [{}] do not match its padding and "
-                "strides{}",
-                fmt::join(input, ", "), fmt::join(output, ", "),
-                conv.transposed
-                    ? "; an output padding less than the stride is accepted"
-                    : "");
+  g.channels = *channels;
+  Spatial output;
+  if (conv.transposed) {
+    UCUDNN_ASSIGN_OR_RETURN(output, SetTransposed(node, axes, read, &padded));
+  } else {
+    g.input = read;
+    UCUDNN_ASSIGN_OR_RETURN(const Sides sides, Padding(node, axes, g));
+    MakeEven(sides, &padded);
   }
+  UCUDNN_RETURN_IF_ERROR(Validate(g));
+  if (!conv.transposed) {
+    output = g.output();
+  } else if (g.output() != read) {
+    return Fail(Code::kInvalidArgument,
+                "its output of {} does not match its input [{}]; an output "
+                "padding less than the stride is accepted",
+                fmt::join(output, " x "), fmt::join(input, ", "));
+  }
+  padded.output = {input[0], conv.transposed ? g.channels : g.filters};
+  padded.output.insert(padded.output.end(),
+                       output.begin() + std::ptrdiff_t(axes.first()),
+                       output.end());
   return padded;
+}
+
+Result<TensorShape> PoolingOutput(const onnx::NodeProto& node,
+                                  const TensorShape& input) {
+  if (input.size() < 3 || input.size() > 5) {
+    return Fail(Code::kUnimplemented,
+                "its input has the shape [{}]; batch, channels and one, two or "
+                "three spatial dimensions are accepted",
+                fmt::join(input, ", "));
+  }
+  const Axes axes{static_cast<int>(input.size()) - 2};
+  const Spatial in = Extents(input, axes);
+  UCUDNN_RETURN_IF_ERROR(CheckExtents("input", in));
+  if (FindAttribute(node, "kernel_shape") == nullptr) {
+    return Fail(Code::kInvalidArgument, "it lacks 'kernel_shape'");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial kernel,
+                          PerAxis(node, "kernel_shape", axes, 1));
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial stride,
+                          PerAxis(node, "strides", axes, 1));
+  UCUDNN_ASSIGN_OR_RETURN(const Spatial dilation,
+                          PerAxis(node, "dilations", axes, 1));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
+  UCUDNN_ASSIGN_OR_RETURN(const Sides sides, ExplicitPadding(node, axes));
+  const bool up = IntegerAttribute(node, "ceil_mode", 0) != 0;
+  TensorShape output = input;
+  for (std::size_t i = axes.first(); i < 3; ++i) {
+    std::int64_t& out = output[i - axes.first() + 2];
+    if (auto_pad.starts_with("SAME")) {
+      out = (in[i] - 1) / stride[i] + 1;
+      continue;
+    }
+    const std::int64_t before = auto_pad.empty() ? sides.before[i] : 0;
+    const std::int64_t after = auto_pad.empty() ? sides.after[i] : 0;
+    const std::int64_t steps =
+        in[i] + before + after - dilation[i] * (kernel[i] - 1) - 1;
+    if (steps < 0) {
+      return Fail(Code::kInvalidArgument,
+                  "its window of {} does not fit into its input [{}]",
+                  fmt::join(kernel, " x "), fmt::join(input, ", "));
+    }
+    out = steps / stride[i] + 1;
+    // A window that rounding up adds starts before the end of the input.
+    if (up && steps % stride[i] != 0 && out * stride[i] < in[i] + before) {
+      ++out;
+    }
+  }
+  return output;
 }
 
 std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
@@ -286,7 +345,7 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
   const Result<Spatial> strides = PerAxis(node, "strides", axes, 1);
   const Result<Spatial> dilations = PerAxis(node, "dilations", axes, 1);
   const Result<std::string> auto_pad = AutoPad(node);
-  const onnx::AttributeProto* pads = Find(node, "pads");
+  const onnx::AttributeProto* pads = FindAttribute(node, "pads");
   const bool known = extents && strides && dilations && auto_pad &&
                      *dilations == Spatial{1, 1, 1} &&
                      (pads == nullptr || pads->ints_size() == 2 * axes.n);
@@ -319,7 +378,7 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
           SamePadding(in[i], window.extent, window.stride);
       std::tie(window.before, window.after) = Halves(total, *auto_pad);
     }
-    if (Integer(node, "ceil_mode", 0) != 0) {
+    if (IntegerAttribute(node, "ceil_mode", 0) != 0) {
       window.after =
           std::max(window.after, (out[i] - 1) * window.stride + window.extent -
                                      in[i] - window.before);
@@ -336,10 +395,10 @@ Divisor DivisorOf(const onnx::NodeProto& node,
       std::any_of(windows.begin(), windows.end(),
                   [](const Window& w) { return w.before > 0 || w.after > 0; });
   if (!padded) return Divisor::kWindow;
-  if (Integer(node, "count_include_pad", 0) == 0) return Divisor::kInside;
-  if (Integer(node, "ceil_mode", 0) == 0) return Divisor::kWindow;
+  if (IntegerAttribute(node, "count_include_pad", 0) == 0) return Divisor::kInside;
+  if (IntegerAttribute(node, "ceil_mode", 0) == 0) return Divisor::kWindow;
   // The padding after that the model asks for, per axis.
-  const onnx::AttributeProto* pads = Find(node, "pads");
+  const onnx::AttributeProto* pads = FindAttribute(node, "pads");
   const int axes = pads == nullptr ? 0 : pads->ints_size() / 2;
   for (int i = 0; i < 3; ++i) {
     const int axis = i - (3 - axes);

@@ -21,22 +21,27 @@ using TensorShape = std::vector<std::int64_t>;
 // Whether the node is a convolution that ConvolutionOf reads.
 bool IsConvolution(const onnx::NodeProto& node);
 
-// A convolution of its input with these elements added around it, because it is
-// padded unevenly: TensorFlow's SAME at stride 2 pads one side more.
+// An evenly padded convolution for a node that pads one side more than the
+// other, as TensorFlow's SAME does at stride 2: the elements to add around its
+// input or, if it is transposed, to take away from around its output.
 struct PaddedConvolution {
   NodeConvolution convolution;
   Spatial before = {0, 0, 0};
   Spatial after = {0, 0, 0};
+  TensorShape output;  // the node's
 
   bool IsPadded() const { return before != Spatial{} || after != Spatial{}; }
 };
 
 // The convolution of `node`, from its attributes and the shapes of its first
-// two inputs and its output. Errors as for ReadOnnx, without the node's name.
+// two inputs. Errors as for ReadOnnx, without the node's name.
 Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
                                         const TensorShape& input,
-                                        const TensorShape& filter,
-                                        const TensorShape& output);
+                                        const TensorShape& filter);
+
+// The shape of a pooling node's output. Errors as for ConvolutionOf.
+Result<TensorShape> PoolingOutput(const onnx::NodeProto& node,
+                                  const TensorShape& input);
 
 // The windows of a MaxPool or AveragePool, from its attributes and the shapes
 // of its input and output. Where it rounds up, the padding after is as large as

@@ -73,7 +73,9 @@ Status SetSizes(const InputShape& shape, ValueInfoProto* input,
                   "the model with a dynamic size",
                   Excerpt(input->name()), dim->dim_value(), extent);
     }
-    if (dim->has_dim_param() && !dim->dim_param().empty()) {
+    // A name that the batch has too stands for any unknown size.
+    const bool placeholder = dim->dim_param() == sizes->dim(0).dim_param();
+    if (dim->has_dim_param() && !dim->dim_param().empty() && !placeholder) {
       const auto [known, added] = symbols->emplace(dim->dim_param(), extent);
       if (!added && known->second != extent) {
         return Fail(Code::kInvalidArgument,

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "base/limits.h"
 #include "base/onnx/checks.h"
+#include "base/onnx/fuse.h"
 #include "base/onnx/wire.h"
 #include "base/text.h"
 
@@ -49,22 +51,39 @@ void NameNodes(GraphProto* graph) {
   }
 }
 
+// Whether a dimension is called `symbol` more than once in one shape: then it
+// is an exporter's word for "unknown" ("?", "None"), not the batch.
+bool IsPlaceholder(const std::string& symbol, const GraphProto& graph) {
+  const auto repeats = [&](const ValueInfoProto& value) {
+    const auto& dims = value.type().tensor_type().shape().dim();
+    return std::count_if(dims.begin(), dims.end(), [&](const auto& dim) {
+             return dim.has_dim_param() && dim.dim_param() == symbol;
+           }) > 1;
+  };
+  return std::any_of(graph.input().begin(), graph.input().end(), repeats) ||
+         std::any_of(graph.value_info().begin(), graph.value_info().end(),
+                     repeats);
+}
+
 // Sets the first dimension of `data`, and all dimensions of the same name, to
 // the batch.
 Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
-                GraphProto* graph) {
+                OnnxModel* model) {
+  GraphProto* graph = model->proto.mutable_graph();
   std::unordered_set<std::string> symbols;
-  bool replaced = false;  // the model had a fixed batch
   for (ValueInfoProto* input : data) {
     auto* type = input->mutable_type()->mutable_tensor_type();
     if (!type->has_shape() || type->shape().dim_size() == 0) continue;
     auto* first = type->mutable_shape()->mutable_dim(0);
-    if (first->has_dim_param()) symbols.insert(first->dim_param());
-    replaced = replaced ||
-               (first->has_dim_value() && first->dim_value() != batch.count());
+    if (first->has_dim_param() && !first->dim_param().empty() &&
+        !IsPlaceholder(first->dim_param(), *graph)) {
+      symbols.insert(first->dim_param());
+    }
+    if (first->has_dim_value() && first->dim_value() != batch.count()) {
+      model->fixed_batch = first->dim_value();
+    }
     first->set_dim_value(batch.count());
   }
-  symbols.erase("");
   const auto substitute = [&](ValueInfoProto* value) {
     if (!value->type().tensor_type().has_shape()) return;
     auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
@@ -87,7 +106,7 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
     }
   }
   // These shapes were recorded for the model's own batch.
-  if (replaced) graph->clear_value_info();
+  if (model->fixed_batch) graph->clear_value_info();
   for (ValueInfoProto& value : *graph->mutable_value_info()) {
     substitute(&value);
   }
@@ -96,23 +115,67 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
   return {};
 }
 
+// Whether weights are inputs of the model instead of initializers: whether a
+// layer's weight is an input that nothing initializes, or a view of one.
+bool WeightsAreInputs(const GraphProto& graph,
+                      const std::unordered_set<std::string>& uninitialized) {
+  std::unordered_map<std::string, std::string> viewed;
+  for (const NodeProto& node : graph.node()) {
+    if (IsView(node) && node.input_size() > 0 && node.output_size() > 0) {
+      viewed[node.output(0)] = node.input(0);
+    }
+  }
+  const auto is_input = [&](std::string tensor) {
+    // The nodes are not sorted yet, and may form a cycle.
+    for (int steps = 0; steps < 16; ++steps) {
+      const auto view = viewed.find(tensor);
+      if (view == viewed.end()) break;
+      tensor = view->second;
+    }
+    return uninitialized.count(tensor) > 0;
+  };
+  for (const NodeProto& node : graph.node()) {
+    if (node.op_type() == "MatMul") continue;  // may be of two data tensors
+    for (int i = 0; i < node.input_size(); ++i) {
+      if (IsLayerWeight(node, i) && is_input(node.input(i))) return true;
+    }
+  }
+  return false;
+}
+
+// The inputs that are data. Those with a symbolic first dimension are. Of the
+// others, all are that nothing initializes unless weights are inputs; then, if
+// no input is symbolic, the first is.
+std::vector<bool> DataInputs(
+    const GraphProto& graph,
+    const std::unordered_set<std::string>& uninitialized) {
+  const auto symbolic = [](const ValueInfoProto& input) {
+    const auto& shape = input.type().tensor_type().shape();
+    return shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
+  };
+  const bool any =
+      std::any_of(graph.input().begin(), graph.input().end(), symbolic);
+  const bool weights = WeightsAreInputs(graph, uninitialized);
+  std::vector<bool> data;
+  for (int i = 0; i < graph.input_size(); ++i) {
+    const ValueInfoProto& input = graph.input(i);
+    data.push_back(uninitialized.count(input.name()) > 0 &&
+                   (symbolic(input) || !weights || (!any && i == 0)));
+  }
+  return data;
+}
+
 // Makes every initializer an input too, separates data from parameters and sets
 // the batch.
 Status FindInputs(BatchSize batch, OnnxModel* model) {
   GraphProto* graph = model->proto.mutable_graph();
-  std::unordered_set<std::string> inputs;
+  std::unordered_set<std::string> uninitialized;
   for (const ValueInfoProto& input : graph->input()) {
-    if (!inputs.insert(input.name()).second) {
+    if (!uninitialized.insert(input.name()).second) {
       return Fail(Code::kInvalidArgument, "two inputs are named '{}'",
                   Excerpt(input.name()));
     }
   }
-  const bool symbolic_any = std::any_of(
-      graph->input().begin(), graph->input().end(),
-      [](const ValueInfoProto& input) {
-        const auto& shape = input.type().tensor_type().shape();
-        return shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
-      });
   std::unordered_set<std::string> initializers;
   google::protobuf::RepeatedPtrField<TensorProto> kept;
   std::int64_t kept_elements = 0;
@@ -122,7 +185,7 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
       return Fail(Code::kInvalidArgument, "two initializers are named '{}'",
                   Excerpt(tensor.name()));
     }
-    if (inputs.count(tensor.name()) == 0) {
+    if (uninitialized.erase(tensor.name()) == 0) {
       ValueInfoProto input;
       input.set_name(tensor.name());
       auto* type = input.mutable_type()->mutable_tensor_type();
@@ -133,6 +196,11 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
       }
       added.push_back(std::move(input));
     }
+    for (const auto& entry : tensor.external_data()) {
+      if (entry.key() == "location") {
+        model->elsewhere[tensor.name()] = entry.value();
+      }
+    }
     const auto elements = CheckedProduct(tensor.dims(), 1, kMaxOnnxValues);
     if (CheckRead(tensor) && elements &&
         kept_elements + *elements <= kMaxOnnxValuesInAll) {
@@ -142,22 +210,32 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
   }
   graph->mutable_initializer()->Swap(&kept);
 
-  std::vector<ValueInfoProto*> data;
+  const std::vector<bool> is_data = DataInputs(*graph, uninitialized);
+  std::vector<ValueInfoProto*> batched;
+  std::vector<ValueInfoProto*> fixed;
   for (int i = 0; i < graph->input_size(); ++i) {
     ValueInfoProto* input = graph->mutable_input(i);
-    const auto& shape = input->type().tensor_type().shape();
-    const bool symbolic = shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
-    const bool initialized = initializers.count(input->name()) > 0;
-    const bool is_data = !initialized && (symbolic_any           ? symbolic
-                                          : initializers.empty() ? i == 0
-                                                                 : true);
-    if (is_data) {
-      data.push_back(input);
-    } else {
+    if (!is_data[static_cast<std::size_t>(i)]) {
       model->parameters.insert(input->name());
+      continue;
+    }
+    const auto& shape = input->type().tensor_type().shape();
+    if (shape.dim_size() == 0) continue;
+    const bool symbolic = !shape.dim(0).has_dim_value();
+    // The first fixed size is the batch if there is no symbolic one; inputs of
+    // other sizes do not depend on it.
+    if (symbolic) batched.push_back(input);
+    if (!symbolic && (fixed.empty() || shape.dim(0).dim_value() ==
+                                           fixed[0]->type()
+                                               .tensor_type()
+                                               .shape()
+                                               .dim(0)
+                                               .dim_value())) {
+      fixed.push_back(input);
     }
   }
-  UCUDNN_RETURN_IF_ERROR(SetBatch(data, batch, graph));
+  if (batched.empty()) batched = fixed;
+  UCUDNN_RETURN_IF_ERROR(SetBatch(batched, batch, model));
   for (ValueInfoProto& input : added) {
     model->parameters.insert(input.name());
     graph->add_input()->Swap(&input);
@@ -189,6 +267,14 @@ Status CountTensors(const GraphProto& graph) {
   return Fail(Code::kInvalidArgument,
               "it has {} tensors; up to {} are accepted", count,
               kMaxOnnxTensors);
+}
+
+void ForgetNegativeSizes(ValueInfoProto* value) {
+  if (!value->type().tensor_type().has_shape()) return;
+  auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (auto& dim : *shape->mutable_dim()) {
+    if (dim.has_dim_value() && dim.dim_value() < 0) dim.clear_dim_value();
+  }
 }
 
 // Puts the nodes into topological order.
@@ -281,6 +367,16 @@ Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model) {
                 "it has {} nodes; up to {} are accepted", graph->node_size(),
                 kMaxOnnxNodes);
   }
+  for (auto* values : {graph->mutable_input(), graph->mutable_value_info(),
+                       graph->mutable_output()}) {
+    for (ValueInfoProto& value : *values) ForgetNegativeSizes(&value);
+  }
+  for (NodeProto& node : *graph->mutable_node()) {
+    if (IsStandard(node)) node.clear_domain();
+  }
+  for (auto& opset : *model->mutable_opset_import()) {
+    if (opset.domain() == "ai.onnx") opset.clear_domain();
+  }
   if (graph->sparse_initializer_size() > 0) {
     return Fail(Code::kUnimplemented,
                 "it has sparse initializers; dense ones are accepted");
@@ -290,6 +386,19 @@ Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model) {
 
 bool IsStandard(const NodeProto& node) {
   return node.domain().empty() || node.domain() == "ai.onnx";
+}
+
+bool IsLayerWeight(const NodeProto& node, int operand) {
+  constexpr std::array<std::string_view, 5> kLayers = {
+      "Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization"};
+  return operand > 0 && std::ranges::count(kLayers, node.op_type()) > 0;
+}
+
+bool IsView(const NodeProto& node) {
+  constexpr std::array<std::string_view, 8> kViews = {
+      "Identity",  "Reshape", "Squeeze",        "Unsqueeze",
+      "Transpose", "Cast",    "QuantizeLinear", "DequantizeLinear"};
+  return std::ranges::count(kViews, node.op_type()) > 0;
 }
 
 std::string Shown(const NodeProto& node) {
@@ -314,6 +423,11 @@ std::optional<OnnxElement> ElementOf(int type) {
     case TensorProto::INT8:
     case TensorProto::UINT8:
       return OnnxElement{1, false};
+    case 17:  // FLOAT8E4M3FN and its variants, which the library does not name
+    case 18:
+    case 19:
+    case 20:
+      return OnnxElement{1, true};
     case TensorProto::INT16:
     case TensorProto::UINT16:
       return OnnxElement{2, false};
@@ -342,6 +456,7 @@ Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch) {
   UCUDNN_RETURN_IF_ERROR(FindInputs(batch, &model));
   UCUDNN_RETURN_IF_ERROR(CountTensors(model.proto.graph()));
   UCUDNN_RETURN_IF_ERROR(SortNodes(model.proto.mutable_graph()));
+  FuseOperators(model.proto.mutable_graph());
   return model;
 }
 

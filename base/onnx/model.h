@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/result.h"
@@ -51,6 +52,11 @@ struct OnnxModel {
   onnx::ModelProto proto;
   // The inputs that are not data.
   std::unordered_set<std::string> parameters;
+  // The files that hold initializers whose data is not in the model.
+  std::unordered_map<std::string, std::string> elsewhere;
+  // The model's own batch, if another was asked for: what it tells about the
+  // shapes of its tensors does not hold.
+  std::optional<std::int64_t> fixed_batch;
 };
 
 // A model that is safe for shape inference: every node has a unique name and
@@ -59,12 +65,20 @@ struct OnnxModel {
 // input is symbolic. Errors as for ReadOnnx.
 Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch);
 
-// Reads a model's bytes within the limits of base/limits.h. Errors as for
-// ReadOnnx.
+// Reads a model's bytes within the limits of base/limits.h. Standard operators
+// get the empty domain, and negative sizes, which some exporters write for
+// unknown ones, are removed. Errors as for ReadOnnx.
 Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model);
 
 // Whether the operator is one of ONNX, not of another domain.
 bool IsStandard(const onnx::NodeProto& node);
+
+// Whether the operand is a weight of a layer.
+bool IsLayerWeight(const onnx::NodeProto& node, int operand);
+
+// Whether the node's output stands for its first operand: a view of it, or what
+// is left of it when it is rounded for quantization.
+bool IsView(const onnx::NodeProto& node);
 
 // "node '/conv1/Conv' (Conv)", "node 'q' (com.microsoft.FusedConv)"
 std::string Shown(const onnx::NodeProto& node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/files/csv.h"
 #include "base/files/file.h"
 #include "base/limits.h"
 #include "base/onnx/onnx.h"
@@ -26,6 +27,7 @@ std::string NetworkNameOf(std::string_view path) {
 bool IsNetworkCsv(std::string_view contents) {
   constexpr std::size_t kLookedAt = 4096;
   const std::string_view head = contents.substr(0, kLookedAt);
+  if (IsUtf16(head)) return true;
   return std::none_of(head.begin(), head.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' &&
            c != '\r';

@@ -8,7 +8,9 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "base/limits.h"
 #include "base/onnx/conv.h"
 #include "base/onnx/model.h"
 #include "base/onnx/shapes.h"
@@ -28,8 +30,10 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
   };
   constexpr std::array kUntrained = {Operand{"BatchNormalization", 3},
                                      Operand{"Clip", 1},
+                                     Operand{"DequantizeLinear", 1},
                                      Operand{"Dropout", 1},
                                      Operand{"Pad", 1},
+                                     Operand{"QuantizeLinear", 1},
                                      Operand{"Resize", 1},
                                      Operand{"Upsample", 1}};
   return std::any_of(kUntrained.begin(), kUntrained.end(),
@@ -37,6 +41,15 @@ bool IsUntrainedOperand(const NodeProto& node, int operand) {
                        return node.op_type() == untrained.op_type &&
                               operand >= untrained.first;
                      });
+}
+
+// Whether the node computes its output's elements from those of its operands at
+// the same places. Exporters store numbers that a program has, such as the 3 of
+// x + 3, as they store parameters.
+bool IsArithmetic(const NodeProto& node) {
+  constexpr std::array<std::string_view, 7> kArithmetic = {
+      "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"};
+  return std::ranges::count(kArithmetic, node.op_type()) > 0;
 }
 
 // Turns a model with inferred shapes into a graph.
@@ -52,9 +65,8 @@ class GraphBuilder {
   Result<Graph> Build() {
     const onnx::GraphProto& graph = model_.proto.graph();
     for (const ValueInfoProto& input : graph.input()) {
-      UCUDNN_RETURN_IF_ERROR(AddTensor(input.name(), nullptr));
-      Tensor& tensor = result_.tensors.back();
-      tensor.parameter = model_.parameters.count(input.name()) > 0;
+      AddTensor(input.name()).parameter =
+          model_.parameters.count(input.name()) > 0;
     }
     for (const NodeProto& node : graph.node()) {
       UCUDNN_RETURN_IF_ERROR(AddNode(node));
@@ -63,40 +75,19 @@ class GraphBuilder {
   }
 
  private:
-  // Adds the tensor that `node` computes, or an input if it is null.
-  Status AddTensor(const std::string& name, const NodeProto* node) {
-    const auto fail = [&](std::string_view what) {
-      return Fail(Code::kInvalidArgument, "{} '{}'{}: {}",
-                  node == nullptr ? "input" : "tensor", Excerpt(name),
-                  node == nullptr ? "" : ", computed by " + Shown(*node), what);
-    };
-    const auto type = types_.find(name);
-    if (type == types_.end() || !type->second.tensor_type().has_shape()) {
-      return fail("its shape cannot be inferred");
-    }
-    const auto& proto = type->second.tensor_type();
-    const auto element = ElementOf(proto.elem_type());
-    if (!element) {
-      return fail(fmt::format("its elements are of type {}, which has no size",
-                              proto.elem_type()));
-    }
+  // Adds the tensor of this name, whose type has been checked.
+  Tensor& AddTensor(const std::string& name) {
+    const OnnxType& type = types_.at(name);
+    const auto element = ElementOf(type.element);
     Tensor tensor;
     tensor.name = Excerpt(name, 1000);
     tensor.element_bytes = element->bytes;
     tensor.floating = element->floating;
-    for (const auto& dim : proto.shape().dim()) {
-      if (!dim.has_dim_value()) {
-        return fail("not all of its dimensions can be inferred");
-      }
-      tensor.shape.push_back(dim.dim_value());
-    }
-    if (!CheckedProduct(tensor.shape, tensor.element_bytes, kMaxTensorBytes)) {
-      return fail(fmt::format("its shape [{}] cannot be counted",
-                              fmt::join(tensor.shape, ", ")));
-    }
+    tensor.shape = type.shape;
     places_.emplace(name, result_.tensors.size());
+    viewed_.push_back(result_.tensors.size());
     result_.tensors.push_back(std::move(tensor));
-    return {};
+    return result_.tensors.back();
   }
 
   Status AddNode(const NodeProto& proto) {
@@ -106,9 +97,12 @@ class GraphBuilder {
     for (int i = 0; i < proto.input_size(); ++i) {
       if (proto.input(i).empty()) continue;
       const std::size_t place = places_.at(proto.input(i));
-      Tensor& tensor = result_.tensors[place];
+      Tensor& tensor = result_.tensors[viewed_.at(place)];
       if (tensor.parameter && tensor.floating &&
-          !IsUntrainedOperand(proto, i)) {
+          !IsUntrainedOperand(proto, i) &&
+          (IsLayerWeight(proto, i) ||
+           (constants_.count(viewed_.at(place)) == 0 && !IsView(proto) &&
+            !(IsArithmetic(proto) && ElementsOf(tensor.shape) == 1)))) {
         tensor.trained = true;
       }
       node.inputs.push_back(place);
@@ -116,7 +110,13 @@ class GraphBuilder {
     for (const std::string& output : proto.output()) {
       if (output.empty()) continue;
       node.outputs.push_back(result_.tensors.size());
-      UCUDNN_RETURN_IF_ERROR(AddTensor(output, &proto));
+      if (proto.op_type() == "Constant") {
+        constants_.insert(result_.tensors.size());
+      }
+      AddTensor(output).parameter = proto.op_type() == "Constant";
+      if (IsView(proto) && !node.inputs.empty()) {
+        viewed_.back() = viewed_.at(node.inputs[0]);
+      }
     }
     const auto shape = [&](std::size_t tensor) -> const TensorShape& {
       return result_.tensors[tensor].shape;
@@ -126,48 +126,84 @@ class GraphBuilder {
           PoolingOf(proto, shape(node.inputs[0]), shape(node.outputs[0]));
       if (node.pooling) node.divisor = DivisorOf(proto, *node.pooling);
     }
-    if (IsConvolution(proto)) {
-      if (node.inputs.size() < 2 || node.outputs.empty()) {
-        return Fail(Code::kInvalidArgument,
-                    "{}: it lacks an input, a filter or an output",
-                    Shown(proto));
-      }
-      Result<PaddedConvolution> conv =
-          ConvolutionOf(proto, shape(node.inputs[0]), shape(node.inputs[1]),
-                        shape(node.outputs[0]));
-      if (!conv) return Within(Shown(proto), std::move(conv).error());
-      node.convolution = conv->convolution;
-      if (conv->IsPadded()) {
-        UCUDNN_RETURN_IF_ERROR(AddPad(proto, *conv, &node.inputs[0]));
-      }
+    if (!IsConvolution(proto)) {
+      result_.nodes.push_back(std::move(node));
+      return {};
     }
+    const TensorShape& read = shape(node.inputs[0]);
+    if (read[0] != result_.batch.count()) {
+      return Fail(Code::kUnimplemented,
+                  "{}: it convolves {} images where the batch is {}; plans are "
+                  "for one image of each convolution per image of the batch. "
+                  "If the model folds frames or views into the batch, export "
+                  "it for a batch of those, [N, {}], and plan for as many",
+                  Shown(proto), read[0], result_.batch.count(),
+                  fmt::join(read.begin() + 1, read.end(), ", "));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const PaddedConvolution conv,
+        ConvolutionOf(proto, read, shape(node.inputs[1])));
+    node.convolution = conv.convolution;
+    if (!conv.IsPadded()) {
+      result_.nodes.push_back(std::move(node));
+    } else if (conv.convolution.transposed) {
+      UCUDNN_RETURN_IF_ERROR(AddCrop(proto, conv, std::move(node)));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(AddPad(proto, conv, &node.inputs[0]));
+      result_.nodes.push_back(std::move(node));
+    }
+    return {};
+  }
+
+  // Adds a tensor that is larger than `tensor` by what `padded` adds.
+  Result<std::size_t> AddLarger(const NodeProto& proto, std::size_t tensor,
+                                const PaddedConvolution& padded) {
+    Tensor larger = result_.tensors[tensor];
+    larger.parameter = larger.trained = false;
+    larger.name = UniqueName(proto.name() + ".padded");
+    const std::size_t spatial = larger.shape.size() - 2;
+    for (std::size_t i = 0; i < spatial; ++i) {
+      larger.shape[2 + i] +=
+          padded.before[3 - spatial + i] + padded.after[3 - spatial + i];
+    }
+    if (!CheckedProduct(larger.shape, larger.element_bytes, kMaxTensorBytes)) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: its padded tensor [{}] cannot be counted", Shown(proto),
+                  fmt::join(larger.shape, ", "));
+    }
+    viewed_.push_back(result_.tensors.size());
+    result_.tensors.push_back(std::move(larger));
+    return result_.tensors.size() - 1;
+  }
+
+  // Adds the transposed convolution `node` with its whole output, and the node
+  // that takes away from it what its padding leaves out.
+  Status AddCrop(const NodeProto& proto, const PaddedConvolution& padded,
+                 Node node) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::size_t whole,
+                            AddLarger(proto, node.outputs[0], padded));
+    Node crop;
+    crop.name = UniqueName(proto.name() + ".crop");
+    crop.op_type = "Slice";
+    crop.inputs = {whole};
+    crop.outputs = {node.outputs[0]};
+    node.outputs[0] = whole;
     result_.nodes.push_back(std::move(node));
+    result_.nodes.push_back(std::move(crop));
     return {};
   }
 
   // Adds the node that pads the convolution's input, and makes that its input.
   Status AddPad(const NodeProto& proto, const PaddedConvolution& padded,
                 std::size_t* input) {
-    Tensor tensor = result_.tensors[*input];
-    tensor.parameter = tensor.trained = false;
-    tensor.name = UniqueName(proto.name() + ".padded");
-    const std::size_t spatial = tensor.shape.size() - 2;
-    for (std::size_t i = 0; i < spatial; ++i) {
-      tensor.shape[2 + i] +=
-          padded.before[3 - spatial + i] + padded.after[3 - spatial + i];
-    }
-    if (!CheckedProduct(tensor.shape, tensor.element_bytes, kMaxTensorBytes)) {
-      return Fail(Code::kInvalidArgument,
-                  "{}: its padded input [{}] cannot be counted", Shown(proto),
-                  fmt::join(tensor.shape, ", "));
-    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::size_t whole,
+                            AddLarger(proto, *input, padded));
     Node pad;
     pad.name = UniqueName(proto.name() + ".pad");
     pad.op_type = "Pad";
     pad.inputs = {*input};
-    pad.outputs = {result_.tensors.size()};
-    *input = result_.tensors.size();
-    result_.tensors.push_back(std::move(tensor));
+    pad.outputs = {whole};
+    *input = whole;
     result_.nodes.push_back(std::move(pad));
     return {};
   }
@@ -188,6 +224,8 @@ class GraphBuilder {
   std::unordered_set<std::string>
       names_;  // of nodes, and those that were added
   std::unordered_map<std::string, std::size_t> places_;  // in tensors
+  std::vector<std::size_t> viewed_;  // for each tensor, what it is a view of
+  std::unordered_set<std::size_t> constants_;  // that nodes have as values
   Graph result_;
 };
 
@@ -209,6 +247,33 @@ Result<Graph> ReadOnnx(std::string_view model, std::string_view name,
   Result<Graph> graph = Read(model, name, batch);
   if (!graph) return Within(source, std::move(graph).error());
   return graph;
+}
+
+Result<std::string> WithoutWeights(std::string_view model,
+                                   std::string_view source) {
+  onnx::ModelProto proto;
+  if (Status status = ParseOnnx(model, &proto); !status) {
+    return Within(source, std::move(status).error());
+  }
+  const auto strip = [](onnx::TensorProto* tensor) {
+    if (CheckedProduct(tensor->dims(), 1, kMaxOnnxValues)) return;
+    tensor->clear_raw_data();
+    tensor->clear_float_data();
+    tensor->clear_double_data();
+    tensor->clear_int32_data();
+    tensor->clear_int64_data();
+    tensor->clear_uint64_data();
+  };
+  onnx::GraphProto* graph = proto.mutable_graph();
+  for (onnx::TensorProto& tensor : *graph->mutable_initializer()) {
+    strip(&tensor);
+  }
+  for (NodeProto& node : *graph->mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_t()) strip(attribute.mutable_t());
+    }
+  }
+  return proto.SerializeAsString();
 }
 
 }  // namespace ucudnn

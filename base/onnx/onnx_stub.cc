@@ -20,6 +20,10 @@ Result<Graph> ReadOnnx(std::string_view, std::string_view, BatchSize,
   return WithoutOnnx(source);
 }
 
+Result<std::string> WithoutWeights(std::string_view, std::string_view source) {
+  return WithoutOnnx(source);
+}
+
 Result<std::string> WithInputShapes(std::string_view,
                                     const std::vector<InputShape>&,
                                     std::string_view source) {

@@ -1,15 +1,18 @@
 #include "base/onnx/shapes.h"
 
+#include <fmt/ranges.h>
 #include <onnx/checker.h>
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/onnx/operands.h"
+#include "base/onnx/rules.h"
 #include "base/text.h"
 
 namespace ucudnn {
@@ -17,8 +20,8 @@ namespace {
 
 using onnx::NodeProto;
 using onnx::TensorProto;
-using onnx::TensorShapeProto;
 using onnx::TypeProto;
+using Types = std::vector<OnnxType>;
 
 // Calls the library and turns its exceptions into errors.
 template <class Call>
@@ -37,27 +40,61 @@ Status Guarded(Call call) {
               Excerpt(why, 1000));
 }
 
-// Visits the nodes in topological order. The library's own traversal would pass
-// unchecked operands to inference functions that rely on them, and does not use
-// the values it computes.
+// Absent if a dimension is not a number.
+std::optional<OnnxType> TypeOf(const TypeProto& proto) {
+  const auto& tensor = proto.tensor_type();
+  if (!tensor.has_shape()) return std::nullopt;
+  OnnxType type{tensor.elem_type(), {}};
+  for (const auto& dim : tensor.shape().dim()) {
+    if (!dim.has_dim_value()) return std::nullopt;
+    type.shape.push_back(dim.dim_value());
+  }
+  return type;
+}
+
+TypeProto ProtoOf(const OnnxType& type) {
+  TypeProto proto;
+  auto* tensor = proto.mutable_tensor_type();
+  tensor->set_elem_type(type.element);
+  tensor->mutable_shape();
+  for (const std::int64_t extent : type.shape) {
+    tensor->mutable_shape()->add_dim()->set_dim_value(extent);
+  }
+  return proto;
+}
+
+// Visits the nodes in topological order.
 class TypeInference {
  public:
-  explicit TypeInference(const OnnxModel& model) : graph_(model.proto.graph()) {
+  explicit TypeInference(const OnnxModel& model)
+      : model_(model), graph_(model.proto.graph()) {
     for (const auto& opset : model.proto.opset_import()) {
       opsets_[opset.domain()] = static_cast<int>(opset.version());
     }
+    checker_.set_ir_version(static_cast<int>(model.proto.ir_version()));
+    checker_.set_opset_imports(opsets_);
     for (const auto& value : graph_.value_info()) {
       declared_[value.name()] = &value.type();
     }
-    for (const auto& input : graph_.input()) {
-      SetType(input.name(), input.type());
-    }
     for (const TensorProto& tensor : graph_.initializer()) {
       data_[tensor.name()] = &tensor;
+      if (auto numbers = NumbersOf(tensor)) {
+        numbers_[tensor.name()] = *std::move(numbers);
+      }
     }
   }
 
   Result<OnnxTypes> Infer() {
+    for (const auto& input : graph_.input()) {
+      std::optional<OnnxType> type = TypeOf(input.type());
+      if (!type) {
+        return Fail(Code::kInvalidArgument,
+                    "input '{}': its shape cannot be inferred",
+                    Excerpt(input.name()));
+      }
+      UCUDNN_RETURN_IF_ERROR(CheckTensor(input.name(), *type));
+      types_[input.name()] = *std::move(type);
+    }
     for (const NodeProto& node : graph_.node()) {
       if (Status status = InferNode(node); !status) {
         return Within(Shown(node), std::move(status).error());
@@ -67,186 +104,214 @@ class TypeInference {
   }
 
  private:
-  void SetType(const std::string& name, const TypeProto& type) {
-    TypeProto& stored = types_[name];
-    stored = type;
-    by_name_[name] = &stored;  // references into the map stay valid
-  }
-
-  Status InferNode(const NodeProto& const_node) {
-    NodeProto node = const_node;  // the library needs a mutable node
+  Status InferNode(const NodeProto& node) {
     const auto opset = opsets_.find(node.domain());
-    const onnx::OpSchema* schema =
-        opset == opsets_.end()
-            ? nullptr
-            : onnx::OpSchemaRegistry::Schema(node.op_type(), opset->second,
-                                             node.domain());
-    onnx::shape_inference::InferenceContextImpl context(node, by_name_, data_,
-                                                        {}, &values_);
-    UCUDNN_RETURN_IF_ERROR(CheckOperands(node, context.allInputTypes_));
-    if (schema != nullptr) {
-      UCUDNN_RETURN_IF_ERROR(Guarded([&] { InferOutputs(*schema, &context); }));
+    OnnxOperation operation{node, opset == opsets_.end() ? 1 : opset->second,
+                            {}, {}};
+    for (const std::string& input : node.input()) {
+      const auto type = types_.find(input);
+      const auto numbers = numbers_.find(input);
+      const bool given = !input.empty();
+      operation.types.push_back(given ? &type->second : nullptr);
+      operation.numbers.push_back(
+          given && numbers != numbers_.end() ? &numbers->second : nullptr);
     }
-    InferStatistics(node, &context);
+    UCUDNN_ASSIGN_OR_RETURN(Types types, TypesOf(operation));
+    types.resize(static_cast<std::size_t>(node.output_size()));
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
-      const TypeProto& inferred = context.allOutputTypes_[std::size_t(i)];
-      const auto declared = declared_.find(node.output(i));
-      const bool better = !IsKnown(inferred) && declared != declared_.end();
-      SetType(node.output(i), better ? *declared->second : inferred);
-      if (schema == nullptr && !IsKnown(types_[node.output(i)])) {
-        return Fail(
-            Code::kUnimplemented,
-            "it is a custom operator, whose output '{}' has no shape in "
-            "the model; operators of ONNX are accepted",
-            Excerpt(node.output(i)));
-      }
+      UCUDNN_RETURN_IF_ERROR(
+          CheckTensor(node.output(i), types[static_cast<std::size_t>(i)]));
     }
-    UCUDNN_RETURN_IF_ERROR(CheckOutputs(node));
-    if (schema == nullptr) return {};
-    return Guarded([&] { ComputeValues(*schema, &node); });
-  }
-
-  void InferOutputs(const onnx::OpSchema& schema,
-                    onnx::shape_inference::InferenceContextImpl* context) {
-    if (schema.has_type_and_shape_inference_function()) {
-      schema.GetTypeAndShapeInferenceFunction()(*context);
-    } else if (schema.HasFunction()) {
-      onnx::shape_inference::InferShapeForFunctionNode(
-          *schema.GetFunction(), onnx::OpSchemaRegistry::Instance(), *context);
-    }
-    schema.CheckInputOutputType(*context);
-  }
-
-  // Gives the statistics that a normalization returns in training the type of
-  // its scale. The library infers them from version 14 on only.
-  static void InferStatistics(
-      const NodeProto& node,
-      onnx::shape_inference::InferenceContextImpl* context) {
-    if (node.op_type() != "BatchNormalization" || node.input_size() < 2) return;
-    const TypeProto* scale = context->getInputType(1);
-    if (scale == nullptr) return;
-    for (int i = 1; i < node.output_size(); ++i) {
-      TypeProto& statistics = context->allOutputTypes_[std::size_t(i)];
-      if (!IsKnown(statistics)) statistics = *scale;
-    }
-  }
-
-  // Refuses types that only grow from node to node: lists in lists, and more
-  // and more dimensions.
-  Status CheckOutputs(const NodeProto& node) {
-    for (const std::string& output : node.output()) {
-      if (output.empty()) continue;
-      const TypeProto& type = types_[output];
-      if (type.has_sequence_type() || type.has_optional_type() ||
-          type.has_map_type()) {
-        return Fail(Code::kUnimplemented,
-                    "its output '{}' is not a tensor; networks of tensors are "
-                    "accepted",
-                    Excerpt(output));
-      }
-      const int rank = type.tensor_type().shape().dim_size();
-      dimensions_ += static_cast<std::size_t>(rank);
-      if (rank > kMaxOnnxRank || dimensions_ > kMaxOnnxDimensions) {
-        return Fail(Code::kInvalidArgument,
-                    "its output '{}' has {} dimensions; {} are accepted, and "
-                    "{} of all tensors together",
-                    Excerpt(output), rank, kMaxOnnxRank, kMaxOnnxDimensions);
-      }
-      for (const auto& dim : type.tensor_type().shape().dim()) {
-        if (dim.has_dim_value() && dim.dim_value() < 0) {
-          return Fail(Code::kInvalidArgument,
-                      "a dimension of its output '{}' would be {}",
-                      Excerpt(output), dim.dim_value());
-        }
-      }
+    KeepNumbers(operation, types);
+    for (int i = 0; i < node.output_size(); ++i) {
+      types_[node.output(i)] = std::move(types[static_cast<std::size_t>(i)]);
     }
     return {};
   }
 
-  // Computes those outputs that are known without running the network.
-  void ComputeValues(const onnx::OpSchema& schema, NodeProto* node) {
-    if (node->op_type() == "Constant") {
-      for (const auto& attribute : node->attribute()) {
-        if (attribute.has_t() && node->output_size() == 1 &&
-            Counts(ElementsOf(attribute.t()))) {
-          data_[node->output(0)] = Store(attribute.t());
-        }
-      }
+  Result<Types> TypesOf(const OnnxOperation& operation) {
+    Result<std::optional<Types>> own = InferOutputs(operation);
+    if (!own && own.error().code != Code::kNotFound) {
+      return tl::unexpected<Error>(std::move(own).error());
     }
-    onnx::shape_inference::DataPropagationContextImpl context(*node, by_name_,
-                                                              data_, values_);
-    std::vector<const TensorShapeProto*> values;
-    values.reserve(static_cast<std::size_t>(node->input_size()));
-    for (int i = 0; i < node->input_size(); ++i) {
-      values.push_back(context.getInputData(static_cast<std::size_t>(i)));
+    if (own && *own) return **std::move(own);
+    if (std::optional<Types> declared = Declared(operation.node)) {
+      return *std::move(declared);
     }
-    if (schema.has_data_propagation_function() && MayCompute(*node, values) &&
-        known_values_ <= kMaxOnnxValuesInAll) {
-      schema.GetDataPropagationFunction()(context);
+    if (!own) return Unknown(operation, std::move(own).error());
+    return FromLibrary(operation);
+  }
+
+  // The error for an operand whose numbers are not known.
+  Result<Types> Unknown(const OnnxOperation& operation, Error error) const {
+    for (const std::string& input : operation.node.input()) {
+      const auto file = model_.elsewhere.find(input);
+      if (file == model_.elsewhere.end()) continue;
+      return Fail(Code::kInvalidArgument,
+                  "its shape depends on the numbers in initializer '{}', which "
+                  "lie in another file, '{}'; save the model with small "
+                  "tensors inside (in Python, size_threshold=1024 of "
+                  "onnx.save_model)",
+                  Excerpt(input), Excerpt(file->second));
     }
-    for (const std::string& output : node->output()) {
-      const auto value = values_.find(output);
-      if (value != values_.end()) known_values_ += value->second.dim_size();
-      if (value == values_.end() || data_.count(output) > 0 ||
-          !IsWholeList(value->second, types_[output])) {
+    return Fail(Code::kInvalidArgument, "{}", error.message);
+  }
+
+  // The types of the outputs, if the model tells all of them.
+  std::optional<Types> Declared(const NodeProto& node) const {
+    Types types;
+    for (const std::string& output : node.output()) {
+      const auto declared = declared_.find(output);
+      if (output.empty()) {
+        types.emplace_back();
         continue;
       }
-      TensorProto list;
-      list.set_data_type(TensorProto::INT64);
-      list.add_dims(value->second.dim_size());
-      for (const auto& dim : value->second.dim()) {
-        list.add_int64_data(dim.dim_value());
+      if (declared == declared_.end()) return std::nullopt;
+      std::optional<OnnxType> type = TypeOf(*declared->second);
+      if (!type) return std::nullopt;
+      types.push_back(*std::move(type));
+    }
+    return types;
+  }
+
+  // What the library infers for operators that networks seldom have.
+  Result<Types> FromLibrary(const OnnxOperation& operation) {
+    NodeProto node = operation.node;  // the library needs a mutable node
+    // Of later versions than the library knows, DFT alone changed without
+    // another number of inputs or other attributes.
+    const onnx::OpSchema* schema =
+        IsStandard(node) && (operation.opset < 20 || node.op_type() != "DFT")
+            ? onnx::OpSchemaRegistry::Schema(node.op_type(), operation.opset,
+                                             node.domain())
+            : nullptr;
+    if (schema == nullptr) return NoShape(node, 0);
+    UCUDNN_RETURN_IF_ERROR(Guarded([&] {
+      onnx::checker::check_node(node, checker_, {});
+    }));
+    std::deque<TypeProto> types;
+    std::deque<TensorProto> lists;
+    std::unordered_map<std::string, TypeProto*> by_name;
+    std::unordered_map<std::string, const TensorProto*> data;
+    for (std::size_t i = 0; i < operation.types.size(); ++i) {
+      const std::string& name = node.input(static_cast<int>(i));
+      if (name.empty()) continue;
+      by_name[name] = &types.emplace_back(ProtoOf(*operation.types[i]));
+      const auto initial = data_.find(name);
+      if (initial != data_.end()) {
+        data[name] = initial->second;
+      } else if (operation.types[i]->element == TensorProto::INT64 &&
+                 operation.numbers[i] != nullptr) {
+        TensorProto& list = lists.emplace_back();
+        list.set_data_type(TensorProto::INT64);
+        for (const std::int64_t extent : operation.Shape(i)) {
+          list.add_dims(extent);
+        }
+        for (const OnnxNumber number : *operation.numbers[i]) {
+          list.add_int64_data(static_cast<std::int64_t>(number));
+        }
+        data[name] = &list;
       }
-      data_[output] = Store(std::move(list));
+    }
+    onnx::shape_inference::InferenceContextImpl context(node, by_name, data,
+                                                        {});
+    UCUDNN_RETURN_IF_ERROR(CheckOperands(node, operation.types));
+    UCUDNN_RETURN_IF_ERROR(Guarded([&] {
+      if (schema->has_type_and_shape_inference_function()) {
+        schema->GetTypeAndShapeInferenceFunction()(context);
+      } else if (schema->HasFunction()) {
+        onnx::shape_inference::InferShapeForFunctionNode(
+            *schema->GetFunction(), onnx::OpSchemaRegistry::Instance(),
+            context);
+      }
+    }));
+    Types inferred;
+    for (int i = 0; i < node.output_size(); ++i) {
+      const TypeProto& proto = context.allOutputTypes_[std::size_t(i)];
+      std::optional<OnnxType> type = TypeOf(proto);
+      if (node.output(i).empty()) type.emplace();
+      if (!type) {
+        if (proto.has_sequence_type() || proto.has_optional_type() ||
+            proto.has_map_type()) {
+          return Fail(Code::kUnimplemented,
+                      "its output '{}' is not a tensor; networks of tensors "
+                      "are accepted",
+                      Excerpt(node.output(i)));
+        }
+        return NoShape(node, i);
+      }
+      inferred.push_back(*std::move(type));
+    }
+    return inferred;
+  }
+
+  // The error for an output whose shape nothing tells.
+  Result<Types> NoShape(const NodeProto& node, int output) const {
+    return Fail(
+        Code::kUnimplemented,
+        "its output '{}' has no shape that is known; operators of ONNX that "
+        "networks commonly have are accepted, and others whose outputs' shapes "
+        "the model tells{}",
+        Excerpt(node.output_size() > output ? node.output(output) : ""),
+        model_.fixed_batch
+            ? fmt::format(" (this one does so for its fixed batch of {} only: "
+                          "export it with a symbolic batch)",
+                          *model_.fixed_batch)
+            : " (value_info, which exporters write and onnx.shape_inference "
+              "adds)");
+  }
+
+  // Refuses what only grows from node to node, as dimensions may.
+  Status CheckTensor(const std::string& name, const OnnxType& type) {
+    dimensions_ += type.shape.size();
+    if (type.shape.size() > std::size_t{kMaxOnnxRank} ||
+        dimensions_ > kMaxOnnxDimensions) {
+      return Fail(Code::kInvalidArgument,
+                  "tensor '{}' has {} dimensions; {} are accepted, and {} "
+                  "of all tensors together",
+                  Excerpt(name), type.shape.size(), kMaxOnnxRank,
+                  kMaxOnnxDimensions);
+    }
+    const auto element = ElementOf(type.element);
+    if (!element) {
+      return Fail(Code::kInvalidArgument,
+                  "tensor '{}': its elements are of type {}, which has no size",
+                  Excerpt(name), type.element);
+    }
+    if (!CheckedProduct(type.shape, element->bytes, kMaxTensorBytes)) {
+      return Fail(Code::kInvalidArgument,
+                  "tensor '{}': its shape [{}] cannot be counted",
+                  Excerpt(name), fmt::join(type.shape, ", "));
+    }
+    return {};
+  }
+
+  void KeepNumbers(const OnnxOperation& operation, const Types& types) {
+    if (known_numbers_ > kMaxOnnxValuesInAll) return;
+    auto numbers = ComputeOutputs(operation, types);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (!numbers[i]) continue;
+      known_numbers_ += std::ssize(*numbers[i]);
+      numbers_[operation.node.output(static_cast<int>(i))] =
+          *std::move(numbers[i]);
     }
   }
 
-  static std::int64_t ElementsOf(const TensorProto& tensor) {
-    return CheckedProduct(tensor.dims(), 1, kMaxTensorBytes)
-        .value_or(kMaxTensorBytes);
-  }
-
-  // Whether a constant of so many elements is worth keeping; counts it if so.
-  bool Counts(std::int64_t elements) {
-    if (elements > kMaxOnnxValues || known_values_ > kMaxOnnxValuesInAll) {
-      return false;
-    }
-    known_values_ += elements;
-    return true;
-  }
-
-  // Whether `value` is all that a tensor of this type, a list of int64, holds.
-  static bool IsWholeList(const TensorShapeProto& value,
-                          const TypeProto& type) {
-    const auto& tensor = type.tensor_type();
-    return tensor.elem_type() == TensorProto::INT64 && IsKnown(type) &&
-           tensor.shape().dim_size() == 1 &&
-           tensor.shape().dim(0).dim_value() == value.dim_size() &&
-           IsKnown(value);
-  }
-
-  const TensorProto* Store(TensorProto tensor) {
-    return &stored_.emplace_back(std::move(tensor));
-  }
-
+  const OnnxModel& model_;
   const onnx::GraphProto& graph_;
   std::unordered_map<std::string, int> opsets_;
+  onnx::checker::CheckerContext checker_;
   std::unordered_map<std::string, const TypeProto*> declared_;
   OnnxTypes types_;
-  std::unordered_map<std::string, TypeProto*> by_name_;  // into types_
-  std::deque<TensorProto> stored_;
   std::unordered_map<std::string, const TensorProto*> data_;
-  std::unordered_map<std::string, TensorShapeProto> values_;
-  std::int64_t known_values_ = 0;  // elements that were computed or kept
-  std::size_t dimensions_ = 0;     // of all outputs
+  std::unordered_map<std::string, OnnxNumbers> numbers_;
+  std::int64_t known_numbers_ = 0;  // elements that were computed
+  std::size_t dimensions_ = 0;      // of all tensors
 };
 
 }  // namespace
 
 Result<OnnxTypes> InferOnnxTypes(const OnnxModel& model) {
-  UCUDNN_RETURN_IF_ERROR(
-      Guarded([&] { onnx::checker::check_model(model.proto); }));
   return TypeInference(model).Infer();
 }
 

@@ -113,12 +113,17 @@ class Builder {
     }
   }
 
+  // A block of what the value holds.
+  std::size_t AddBlockOf(const Value& value, std::string name, BlockKind kind) {
+    return AddBlock(std::move(name), kind, Data(value.elements),
+                    Data(value.elements_per_image), false);
+  }
+
   void AddInputs() {
     for (std::size_t i = 0; i < flow_.values().size(); ++i) {
       const Value& value = ValueOf(i);
       if (value.producer) continue;
-      places_[i].block = AddBlock(value.name, BlockKind::kInput, Bytes(0),
-                                  Data(value.elements_per_image), false);
+      places_[i].block = AddBlockOf(value, value.name, BlockKind::kInput);
     }
   }
 
@@ -208,17 +213,21 @@ class Builder {
     const std::vector<std::size_t> inputs = flow_.OperandsOf(index);
     const Value& output = ValueOf(flow_.OutputOf(index));
     Place& place = places_[flow_.OutputOf(index)];
+    std::vector<std::size_t> writes;
     if (const std::optional<std::size_t> shared = InPlaceOn(index, inputs)) {
       place = places_[*shared];
+      writes.push_back(place.block);
     } else {
-      place.block = AddBlock(output.name, BlockKind::kActivation, Bytes(0),
-                             Data(output.elements_per_image), false);
-      place.layer = result_.layers.size();
+      for (const std::size_t value : flow_.OutputsOf(index)) {
+        places_[value].block = AddBlockOf(ValueOf(value), ValueOf(value).name,
+                                          BlockKind::kActivation);
+        places_[value].layer = result_.layers.size();
+        writes.push_back(places_[value].block);
+      }
       result_.layers.push_back({node.name, node.op_type});
     }
     std::vector<std::size_t> reads;
     for (const std::size_t value : inputs) Put(&reads, BlockOf(value));
-    std::vector<std::size_t> writes = {place.block};
     if (flow_.HasWeights(index)) {
       Weights& weights = WeightsOf(index);
       ++weights.users;
@@ -237,11 +246,17 @@ class Builder {
                                Bytes(output.elements_per_image), false);
       writes.push_back(aside_[index]);
     }
+    const Value aside = flow_.AsideOf(index);
+    if (aside.elements + aside.elements_per_image > 0) {
+      aside_[index] = AddBlockOf(aside, node.name + ".M", BlockKind::kMask);
+      writes.push_back(aside_[index]);
+    }
     Task& task =
         AddTask(node.name + ".forward", TaskKind::kForward, place.layer);
     task.reads = std::move(reads);
     task.writes = std::move(writes);
-    task.recomputable = role != Role::kDropout;
+    task.recomputable =
+        role == Role::kNormalisation || aside_.count(index) == 0;
     task.work = WorkOf(index, ConvOp::kForward);
   }
 
@@ -281,9 +296,9 @@ class Builder {
 
   // A new block for the value's gradient.
   std::size_t NewGradient(std::size_t value) {
-    const std::size_t gradient = AddBlock(
-        "d_" + result_.blocks[BlockOf(value)].name, BlockKind::kGradient,
-        Bytes(0), Data(ValueOf(value).elements_per_image), false);
+    const std::size_t gradient =
+        AddBlockOf(ValueOf(value), "d_" + result_.blocks[BlockOf(value)].name,
+                   BlockKind::kGradient);
     places_[value].gradient = gradient;
     holders_[gradient] = {value};
     return gradient;
@@ -342,11 +357,16 @@ class Builder {
       case Role::kAdd:
         BackwardOfAdd(pass);
         break;
+      case Role::kMul:
+        BackwardOfMul(pass);
+        break;
       default:
         BackwardOfOthers(pass);
         break;
     }
-    holders_[pass.gradient].erase(output);
+    for (const std::size_t value : flow_.OutputsOf(index)) {
+      holders_[*places_[value].gradient].erase(value);
+    }
   }
 
   void BackwardOfWeighted(const Pass& pass) {
@@ -383,12 +403,13 @@ class Builder {
   }
 
   // The operands share the sum's gradient, except those whose gradient another
-  // reader has written already: a task adds to these.
+  // reader has written already: a task adds to these; and smaller ones, for
+  // which a task adds up the gradients of the elements that they were added to.
   void BackwardOfAdd(const Pass& pass) {
     int sums = 0;
     for (const std::size_t input : pass.inputs) {
       if (!ValueOf(input).trained) continue;
-      if (!places_[input].gradient) {
+      if (!places_[input].gradient && IsAsLarge(input, pass.output)) {
         ShareGradient(input, pass.gradient);
         continue;
       }
@@ -399,12 +420,38 @@ class Builder {
     }
   }
 
+  bool IsAsLarge(std::size_t a, std::size_t b) const {
+    return ValueOf(a).elements == ValueOf(b).elements &&
+           ValueOf(a).elements_per_image == ValueOf(b).elements_per_image;
+  }
+
+  // One operand's gradient needs the other operands.
+  void BackwardOfMul(const Pass& pass) {
+    Task& task = AddBackwardTask(pass);
+    for (const std::size_t input : pass.inputs) {
+      const auto is_other_trained = [&](std::size_t other) {
+        return other != input && ValueOf(other).trained;
+      };
+      const bool twice =
+          std::count(pass.inputs.begin(), pass.inputs.end(), input) > 1;
+      if (twice || std::any_of(pass.inputs.begin(), pass.inputs.end(),
+                               is_other_trained)) {
+        Put(&task.reads, BlockOf(input));
+      }
+    }
+    if (aside_.count(pass.node) > 0) Put(&task.reads, aside_[pass.node]);
+    Put(&task.reads, pass.gradient);
+    for (const std::size_t input : pass.inputs) Contribute(input, &task);
+  }
+
   // Operators without weights whose operands each get a gradient of their own.
   void BackwardOfOthers(const Pass& pass) {
     const Role role = flow_.RoleOf(pass.node);
     Task& task = AddBackwardTask(pass);
-    if (role == Role::kActivation) {
-      task.reads = {BlockOf(pass.output), pass.gradient};
+    if (role == Role::kActivation || role == Role::kActivationOfInput) {
+      task.reads = {BlockOf(role == Role::kActivation ? pass.output
+                                                      : pass.inputs[0]),
+                    pass.gradient};
       ContributeInPlace(pass.inputs[0], pass, &task);
       return;
     }
@@ -414,7 +461,9 @@ class Builder {
     } else if (role == Role::kDropout) {
       task.reads = {pass.gradient, aside_[pass.node]};
     } else {
-      task.reads = {pass.gradient};
+      for (const std::size_t value : flow_.OutputsOf(pass.node)) {
+        Put(&task.reads, *places_[value].gradient);
+      }
     }
     for (const std::size_t input : pass.inputs) Contribute(input, &task);
   }

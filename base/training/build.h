@@ -6,17 +6,25 @@
 //   operator                      forward            backward
 //   Conv, ConvTranspose, Gemm     X, W -> Y          X, dY -> dW; dY, W -> dX
 //   Relu, Clip, LeakyRelu,        X -> Y, in place   Y, dY -> dX, in dY's block
-//     Sigmoid, Tanh               where X allows it  unless others share it
+//     Sigmoid, HardSigmoid, Tanh  where X allows it  unless others share it
+//   HardSwish, Swish, Gelu, Mish  X -> Y             X, dY -> dX, likewise
 //   BatchNormalization            X, W -> Y, S       X, dY, S, W -> dX, dW
 //   MaxPool, LRN                  X -> Y             X, Y, dY -> dX
-//   AveragePool, Resize,          X -> Y             dY -> dX
-//     GlobalAveragePool
+//   AveragePool, Resize, Pad,     X -> Y             dY -> dX
+//     GlobalAveragePool, Slice,
+//     ReduceMean, Transpose
 //   Dropout                       X -> Y, M          dY, M -> dX
-//   Add                           X1, X2 -> Y        none: errors share dY
+//   Add                           X1, X2 -> Y        none: errors share dY; of
+//                                                    a smaller X2, dY -> dX2
+//   Mul                           X1, X2 -> Y        X1, X2, dY -> dX1, dX2
+//   Split                         X -> Y1, ...       dY1, ... -> dX
 //   Concat                        X1, ... -> Y       dY -> dX1, ...
 //   Flatten, Identity, Reshape    the same block     the same block
 //   Constant, Shape, Gather, Unsqueeze, Slice, Cast, a Concat of shapes: none
 //   loss (added)                  every output, labels -> its gradient
+//
+// An operand of Add or Mul may be a number. One of Mul may be computed without
+// the model's inputs (stochastic depth), and is kept like a dropout's mask.
 //
 // An activation runs in place if nothing else reads X and the producer of X
 // does not need it in its backward pass, as pooling does. W holds all

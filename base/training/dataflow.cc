@@ -22,7 +22,12 @@ constexpr std::array kRoles = {
     OperatorRole{"Clip", Role::kActivation},
     OperatorRole{"LeakyRelu", Role::kActivation},
     OperatorRole{"Sigmoid", Role::kActivation},
+    OperatorRole{"HardSigmoid", Role::kActivation},
     OperatorRole{"Tanh", Role::kActivation},
+    OperatorRole{"HardSwish", Role::kActivationOfInput},
+    OperatorRole{"Swish", Role::kActivationOfInput},
+    OperatorRole{"Gelu", Role::kActivationOfInput},
+    OperatorRole{"Mish", Role::kActivationOfInput},
     OperatorRole{"BatchNormalization", Role::kNormalisation},
     OperatorRole{"MaxPool", Role::kPoolWithOutput},
     OperatorRole{"LRN", Role::kPoolWithOutput},
@@ -30,15 +35,21 @@ constexpr std::array kRoles = {
     OperatorRole{"GlobalAveragePool", Role::kLinear},
     OperatorRole{"Resize", Role::kLinear},
     OperatorRole{"Pad", Role::kLinear},
+    OperatorRole{"ReduceMean", Role::kLinear},
+    OperatorRole{"Slice", Role::kLinear},
+    OperatorRole{"Transpose", Role::kLinear},
     OperatorRole{"Dropout", Role::kDropout},
     OperatorRole{"Add", Role::kAdd},
+    OperatorRole{"Mul", Role::kMul},
     OperatorRole{"Concat", Role::kConcat},
+    OperatorRole{"Split", Role::kSplit},
     OperatorRole{"Flatten", Role::kSameBlock},
     OperatorRole{"Identity", Role::kSameBlock},
     OperatorRole{"Reshape", Role::kSameBlock},
     OperatorRole{"Squeeze", Role::kSameBlock},
     OperatorRole{"Unsqueeze", Role::kSameBlock},
     OperatorRole{"Cast", Role::kSameBlock},
+    OperatorRole{"CastLike", Role::kSameBlock},
 };
 
 }  // namespace
@@ -69,18 +80,16 @@ Status Dataflow::FindInputs() {
   std::vector<std::size_t> inputs;
   for (std::size_t i = 0; i < graph_->tensors.size(); ++i) {
     const Tensor& tensor = graph_->tensors[i];
-    if (computed[i]) continue;
     if (tensor.parameter) {
       parameters_[i] = i;
-    } else if (tensor.floating) {
+    } else if (tensor.floating && !computed[i]) {
       inputs.push_back(i);
     }
   }
   for (const std::size_t i : inputs) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t elements, ElementsPerImage(i));
     Value value;
+    UCUDNN_RETURN_IF_ERROR(SetElements(i, IsPerImage(i), &value));
     value.name = inputs.size() == 1 ? "input" : graph_->tensors[i].name;
-    value.elements_per_image = elements;
     value.in_place_ok = false;
     values_of_[i] = values_.size();
     values_.push_back(std::move(value));
@@ -94,11 +103,21 @@ Status Dataflow::Classify(std::size_t index) {
   for (const std::size_t tensor : node.inputs) {
     if (values_of_[tensor]) data.push_back(*values_of_[tensor]);
   }
+  // Of these, only the type or the shape of an operand matters.
+  const bool like = node.op_type == "RandomUniformLike" ||
+                    node.op_type == "RandomNormalLike" ||
+                    (node.op_type == "CastLike" && !values_of_[node.inputs[0]]);
+  if (like) data.clear();
   const bool floating =
       !node.outputs.empty() && graph_->tensors[node.outputs[0]].floating;
   const auto* known = std::find_if(
       kRoles.begin(), kRoles.end(),
       [&](const OperatorRole& r) { return r.op_type == node.op_type; });
+  if (!data.empty() && node.op_type == "QuantizeLinear") {
+    return Fail(Code::kUnimplemented,
+                "memory plans do not support quantization; export the model "
+                "before it is quantized");
+  }
   if (data.empty() || !floating) {
     // Shapes and constants; a view of a parameter is that parameter.
     if (known != kRoles.end() && known->role == Role::kSameBlock &&
@@ -118,33 +137,32 @@ Status Dataflow::Classify(std::size_t index) {
     return {};
   }
   UCUDNN_RETURN_IF_ERROR(CheckOperands(index, data.size()));
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t elements,
-                          ElementsPerImage(node.outputs[0]));
   Value value;
-  value.name = node.name + ".Y";
-  value.elements_per_image = elements;
   value.producer = index;
   value.trained = HasWeights(index);
+  bool per_image = false;
   for (const std::size_t input : data) {
     value.trained = value.trained || values_[input].trained;
+    per_image = per_image || values_[input].elements_per_image > 0;
   }
-  switch (known->role) {
-    case Role::kActivation:
-    case Role::kPoolWithOutput:
-      value.in_place_ok = false;
-      break;
-    default:
-      break;
+  value.in_place_ok = known->role != Role::kActivation &&
+                      known->role != Role::kPoolWithOutput;
+  const std::size_t outputs =
+      known->role == Role::kSplit ? node.outputs.size() : 1;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    value.name = i == 0 ? node.name + ".Y" : fmt::format("{}.Y{}", node.name, i);
+    UCUDNN_RETURN_IF_ERROR(SetElements(node.outputs[i], per_image, &value));
+    values_of_[node.outputs[i]] = values_.size();
+    values_.push_back(value);
   }
-  values_of_[node.outputs[0]] = values_.size();
-  values_.push_back(std::move(value));
   return {};
 }
 
 Status Dataflow::CheckOperands(std::size_t index, std::size_t data) const {
   const Node& node = graph_->nodes[index];
   const Role role = roles_[index];
-  const bool many = role == Role::kAdd || role == Role::kConcat;
+  if (role == Role::kAdd || role == Role::kMul) return CheckTerms(index);
+  const bool many = role == Role::kConcat;
   if (!many && data != 1) {
     return Fail(Code::kUnimplemented,
                 "{} of its operands are computed; one is accepted", data);
@@ -154,14 +172,11 @@ Status Dataflow::CheckOperands(std::size_t index, std::size_t data) const {
                 "one of its operands is a parameter or a constant; computed "
                 "tensors are accepted");
   }
-  if (role == Role::kAdd) {
-    for (const std::size_t input : node.inputs) {
-      if (Elements(input) != Elements(node.outputs[0])) {
-        return Fail(Code::kUnimplemented,
-                    "an operand is smaller than the sum; operands of the "
-                    "same shape are accepted");
-      }
-    }
+  if (node.op_type == "ReduceMean" && IsPerImage(node.inputs[0]) &&
+      !IsPerImage(node.outputs[0])) {
+    return Fail(Code::kUnimplemented,
+                "it averages over the images of the batch; averages within "
+                "each image are accepted");
   }
   if (!many && !values_of_[node.inputs[0]]) {
     return Fail(Code::kUnimplemented,
@@ -172,11 +187,47 @@ Status Dataflow::CheckOperands(std::size_t index, std::size_t data) const {
                                                                        : 0;
   if (ParametersOf(index).size() < least) {
     return Fail(Code::kUnimplemented,
-                "{} of its operands are parameters of the model; {} or more "
-                "are accepted",
+                "{} of its operands are parameters of the model, and others "
+                "are computed; {} or more parameters are accepted",
                 ParametersOf(index).size(), least);
   }
   return {};
+}
+
+// Operands of a sum or product that are not values must be numbers, which take
+// no memory, or of a product something that is computed aside.
+Status Dataflow::CheckTerms(std::size_t index) const {
+  const Node& node = graph_->nodes[index];
+  std::size_t aside = 0;
+  for (const std::size_t tensor : node.inputs) {
+    if (values_of_[tensor] || Elements(tensor) == 1) continue;
+    if (parameters_[tensor] || roles_[index] == Role::kAdd || ++aside > 1) {
+      return Fail(Code::kUnimplemented,
+                  "its operand '{}' of {} elements is a parameter or a "
+                  "constant; computed tensors and single numbers are accepted",
+                  Excerpt(graph_->tensors[tensor].name), Elements(tensor));
+    }
+  }
+  return {};
+}
+
+Value Dataflow::AsideOf(std::size_t node) const {
+  Value value;
+  if (roles_[node] != Role::kMul) return value;
+  for (const std::size_t tensor : graph_->nodes[node].inputs) {
+    if (values_of_[tensor] || Elements(tensor) == 1) continue;
+    (void)SetElements(tensor, IsPerImage(tensor), &value);
+  }
+  return value;
+}
+
+std::vector<std::size_t> Dataflow::OutputsOf(std::size_t node) const {
+  if (roles_[node] != Role::kSplit) return {OutputOf(node)};
+  std::vector<std::size_t> outputs;
+  for (const std::size_t tensor : graph_->nodes[node].outputs) {
+    outputs.push_back(*values_of_[tensor]);
+  }
+  return outputs;
 }
 
 void Dataflow::CountReaders() {
@@ -217,16 +268,25 @@ std::int64_t Dataflow::Elements(std::size_t tensor) const {
   return t.size().count() / t.element_bytes;
 }
 
-Result<std::int64_t> Dataflow::ElementsPerImage(std::size_t tensor) const {
+bool Dataflow::IsPerImage(std::size_t tensor) const {
+  const std::vector<std::int64_t>& shape = graph_->tensors[tensor].shape;
+  return !shape.empty() && shape[0] == graph_->batch.count();
+}
+
+Status Dataflow::SetElements(std::size_t tensor, bool per_image,
+                             Value* value) const {
   const std::int64_t elements = Elements(tensor);
-  if (elements <= 0 || elements % graph_->batch.count() != 0) {
+  const std::int64_t images = per_image ? graph_->batch.count() : 1;
+  if (elements <= 0 || elements % images != 0) {
     return Fail(Code::kInvalidArgument,
                 "tensor '{}' has {} elements, which {} images do not share "
                 "evenly",
                 Excerpt(graph_->tensors[tensor].name), elements,
                 graph_->batch.count());
   }
-  return elements / graph_->batch.count();
+  value->elements_per_image = per_image ? elements / images : 0;
+  value->elements = per_image ? 0 : elements;
+  return {};
 }
 
 }  // namespace ucudnn

@@ -22,13 +22,16 @@ enum class Role {
   kSameBlock,  // views its operand in another shape
   kConv,
   kGemm,
-  kActivation,
+  kActivation,         // its backward pass needs Y
+  kActivationOfInput,  // its backward pass needs X
   kNormalisation,
   kPoolWithOutput,  // its backward pass needs X and Y
   kLinear,          // its backward pass needs neither
   kDropout,
   kAdd,
+  kMul,  // its backward pass needs the other operand
   kConcat,
+  kSplit,  // has several outputs
 };
 
 // The contents of one tensor, or of several that view the same memory in
@@ -36,6 +39,7 @@ enum class Role {
 struct Value {
   std::string name;  // of the block that it would have
   std::int64_t elements_per_image = 0;
+  std::int64_t elements = 0;  // instead, of what images do not change
   std::size_t readers = 0;              // nodes, and the loss
   bool trained = false;                 // depends on a trained parameter
   bool in_place_ok = true;              // its producer does not need it again
@@ -46,7 +50,8 @@ class Dataflow {
  public:
   // kUnimplemented, naming the node, for an operator that memory plans do not
   // support or that is used differently; kInvalidArgument for a tensor that the
-  // images do not share evenly. O(nodes, edges). `graph` must outlive the
+  // images do not share evenly. An input whose first dimension is not the batch
+  // is the same for all images, and so is what follows from such inputs alone. O(nodes, edges). `graph` must outlive the
   // result.
   static Result<Dataflow> Of(const Graph& graph);
 
@@ -66,10 +71,14 @@ class Dataflow {
   const std::vector<std::size_t>& outputs() const { return outputs_; }
   // The values that the node reads.
   std::vector<std::size_t> OperandsOf(std::size_t node) const;
-  // The value that the node computes.
+  // The value that the node computes, of a Split the first of them.
   std::size_t OutputOf(std::size_t node) const {
     return *values_of_[graph_->nodes[node].outputs[0]];
   }
+  std::vector<std::size_t> OutputsOf(std::size_t node) const;
+  // Elements, an image if so, of the operand of a Mul that is computed without
+  // the model's inputs, as the random numbers of stochastic depth are.
+  Value AsideOf(std::size_t node) const;
   // The parameters (tensors) among the node's operands.
   std::vector<std::size_t> ParametersOf(std::size_t node) const;
   // Elements of a tensor at the graph's batch.
@@ -81,8 +90,11 @@ class Dataflow {
   Status FindInputs();
   Status Classify(std::size_t node);
   Status CheckOperands(std::size_t node, std::size_t operands) const;
+  Status CheckTerms(std::size_t node) const;
   void CountReaders();
-  Result<std::int64_t> ElementsPerImage(std::size_t tensor) const;
+  // Sets the value's elements to the tensor's.
+  Status SetElements(std::size_t tensor, bool per_image, Value* value) const;
+  bool IsPerImage(std::size_t tensor) const;
 
   const Graph* graph_;
   std::vector<Role> roles_;                             // of nodes

@@ -86,10 +86,15 @@ class Finder {
           node.inputs.begin(), node.inputs.end(),
           [&](std::size_t tensor) { return layout_.data[tensor]; }));
       if (!layout_.in_parts.back() || node.outputs.empty()) continue;
-      const std::size_t output = node.outputs[0];
-      layout_.data[output] = true;
-      // An output of the model, which the loss reads.
-      if (last_[output] == 0) last_[output] = never;
+      // Further outputs of others are masks or statistics.
+      const std::size_t outputs =
+          node.op_type == "Split" ? node.outputs.size() : 1;
+      for (std::size_t i = 0; i < outputs; ++i) {
+        const std::size_t output = node.outputs[i];
+        layout_.data[output] = true;
+        // An output of the model, which the loss reads.
+        if (last_[output] == 0) last_[output] = never;
+      }
     }
   }
 

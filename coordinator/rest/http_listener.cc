@@ -184,8 +184,13 @@ class HttpListener::Server final : public httplib::Server {
     }
     ReplyError(
         {Code::kInvalidArgument,
-         fmt::format("the body is larger than {}, the most accepted here",
-                     FormatBytes(Bytes(std::int64_t(max_body))))},
+         fmt::format("the body is larger than {}, the most accepted here{}",
+                     FormatBytes(Bytes(std::int64_t(max_body))),
+                     request.path.starts_with("/v1/networks/")
+                         ? "; `ucudnn networks put` sends a model without its "
+                           "weights, and `ucudnn networks convert` writes its "
+                           "convolutions as CSV"
+                         : "")},
         response, 413);
   }
 

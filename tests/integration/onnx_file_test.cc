@@ -65,9 +65,9 @@ TEST_F(OnnxFileTest, ExitsWith2IfAModelIsNotSupported) {
       Write("pads.onnx", ucudnn::test::OnnxModel(
                              ucudnn::test::SingleNode(
                                  "N,8,14,14", "8,16,3,3",
-                                 "ConvTranspose <pads = [0, 0, 1, 1]> (x, w)"))
+                                 "ConvTranspose <pads = [0, 0, -1, 1]> (x, w)"))
                              .SerializeAsString()),
-      "pads");
+      "padding height is -1");
   ExpectRefused(
       Write("hyper.onnx", ucudnn::test::OnnxModel(
                               ucudnn::test::SingleNode(

@@ -26,7 +26,10 @@ class NetworkBuilder {
   Graph Finish() { return std::move(graph_); }
 
   Value Input(std::int64_t channels, std::int64_t extent) {
-    return Tensor_("input", {graph_.batch.count(), channels, extent, extent});
+    return Input("input", {graph_.batch.count(), channels, extent, extent});
+  }
+  Value Input(const std::string& name, std::vector<std::int64_t> shape) {
+    return Tensor_(name, std::move(shape));
   }
 
   Value Conv(const std::string& name, Value x, std::int64_t filters,
@@ -109,6 +112,16 @@ class NetworkBuilder {
     std::int64_t features = 1;
     for (std::size_t i = 1; i < in.size(); ++i) features *= in[i];
     return AddNode("flatten", "Flatten", {x}, {in[0], features});
+  }
+
+  // Halves of the channels.
+  std::pair<Value, Value> Split(const std::string& name, Value x) {
+    std::vector<std::int64_t> shape = graph_.tensors[x].shape;
+    shape[1] /= 2;
+    const Value first = AddNode(name, "Split", {x}, shape);
+    const Value second = Tensor_(name + ".2", shape);
+    graph_.nodes.back().outputs.push_back(second);
+    return {first, second};
   }
 
   Value AddNode(const std::string& name, const std::string& op_type,

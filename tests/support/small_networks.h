@@ -56,6 +56,24 @@ inline Graph SmallInception(std::int64_t batch) {
   return n.Finish();
 }
 
+// A squeeze-and-excitation, SiLU and hard activations, halves of the channels
+// that go separate ways, and a grid that is added to all images.
+inline Graph SmallExcitation(std::int64_t batch) {
+  NetworkBuilder n("excitation", batch);
+  const auto grid = n.Input("grid", {1, 3, 16, 16});
+  auto x = n.Same("grid.add", "Add", {n.Input(3, 16), grid});
+  x = n.Same("stem.silu", "Swish", {n.BatchNorm("bn", n.Conv("stem", x, 8, 3))});
+  auto s = n.Pool("squeeze", x, 16, 16, 0, "GlobalAveragePool");
+  s = n.Same("excite", "HardSigmoid",
+             {n.Conv("up", n.Relu("down", n.Conv("down", s, 2, 1)), 8, 1)});
+  x = n.Same("scale", "Mul", {x, s});
+  auto [a, b] = n.Split("split", x);
+  b = n.Same("b.act", "HardSwish", {n.Conv("b", b, 4, 3)});
+  x = n.Same("shuffle", "Transpose", {n.Concat("cat", {a, b, n.Relu("c", a)})});
+  n.Gemm("fc", n.Flatten(n.Pool("pool", x, 2, 2)), 10);
+  return n.Finish();
+}
+
 }  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "base/onnx/onnx.h"
 #include "client/cli/network_options.h"
 #include "client/cli/server/list.h"
 #include "client/cli/server/pages.h"
@@ -34,10 +36,24 @@ struct PutOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
+// Coordinators take requests of 64 MiB.
+constexpr Bytes kMaxSent = 60_MiB;
+
 Status Put(const Server& server, const PutOptions& options) {
   const std::string& path = options.path;
   UCUDNN_ASSIGN_OR_RETURN(std::string content,
-                          OfInput(ReadNetworkContents(path, {}, 60_MiB)));
+                          OfInput(ReadNetworkContents(path, {})));
+  if (!IsNetworkCsv(content)) {
+    UCUDNN_ASSIGN_OR_RETURN(content, OfInput(WithoutWeights(content, path)));
+  }
+  if (content.size() > std::size_t(kMaxSent.count())) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it has {} without its weights; up to {} are sent. Its "
+                "convolutions alone are smaller: ucudnn networks convert {} "
+                "FILE.csv",
+                path, FormatBytes(Bytes(std::int64_t(content.size()))),
+                FormatBytes(kMaxSent), path);
+  }
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   v1::PutNetworkRequest request;
   request.set_name(options.name);

@@ -54,6 +54,16 @@ TEST(CsvTest, ReadsEmptyFields) {
   EXPECT_THAT(Rows("a,b\n,\n").value(), ElementsAre("2:|"));
 }
 
+TEST(CsvTest, SaysHowToSaveWhatSpreadsheetsWrite) {
+  EXPECT_THAT(RowsError(std::string_view("\xFF\xFE"
+                                         "a\0,\0b\0\n\0",
+                                         10)),
+              AllOf(HasSubstr("UTF-16"), HasSubstr("CSV UTF-8")));
+  EXPECT_THAT(RowsError("a;b\n1;2\n"),
+              HasSubstr("t.csv:1: its columns are separated by ';'"));
+  EXPECT_THAT(RowsError("a\tb\n"), HasSubstr("tabs"));
+}
+
 TEST(CsvTest, RefusesWhatIsNotATable) {
   EXPECT_THAT(RowsError(""), AllOf(StartsWith("t.csv: "), HasSubstr("empty")));
   EXPECT_THAT(RowsError("\n\r\n"), HasSubstr("it is empty"));

@@ -118,6 +118,63 @@ TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
               HasSubstr("initializer 'w': it has 47 bytes of data; 48"));
 }
 
+TEST(OnnxGraphTest, TakesAnInputBesideTheImagesForData) {
+  // The weights are initializers, so the grid is none.
+  onnx::ModelProto model = OnnxModel(
+      "g (float[N,3,8,8] x, float[1,3,8,8] grid) => (float[N,4,8,8] y) {"
+      "s = Add(x, grid)  y = Conv(s, w) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
+  w->set_raw_data(std::string(48, '\0'));
+  const Graph graph = ReadModel(model).value();
+  EXPECT_THAT(graph.tensors[1].shape, ElementsAre(1, 3, 8, 8));
+  EXPECT_FALSE(graph.tensors[1].parameter);
+  EXPECT_FALSE(NetworkOf(graph).layers[0].needs_input_gradient);
+}
+
+TEST(OnnxGraphTest, AsksForTheSizesThatAreCalledLikeTheBatch) {
+  for (const char* unknown : {"None", "unk"}) {
+    const Error error = ModelError(
+        fmt::format("g (float[{0},3,{0},{0}] x, float[8,3,3,3] w) => "
+                    "(float[{0},8,{0},{0}] y) {{ y = Conv(x, w) }}",
+                    unknown));
+    EXPECT_EQ(error.code, Code::kInvalidArgument);
+    EXPECT_THAT(error.message, HasSubstr("--input-shape"));
+  }
+  // As a number.
+  onnx::ModelProto model =
+      OnnxModel(SingleNode("N,3,8,8", "8,3,1,1", "Conv(x, w)"));
+  auto* shape = model.mutable_graph()
+                    ->mutable_input(0)
+                    ->mutable_type()
+                    ->mutable_tensor_type()
+                    ->mutable_shape();
+  shape->mutable_dim(0)->set_dim_value(-1);
+  EXPECT_TRUE(ReadModel(model)) << ModelError(ReadModel(model)).message;
+  shape->mutable_dim(2)->set_dim_value(-1);
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
+              HasSubstr("--input-shape"));
+}
+
+TEST(OnnxGraphTest, SaysWhichFileHoldsTheNumbersOfAShape) {
+  onnx::ModelProto model = OnnxModel(
+      "g (float[N,3,8,8] x) => (float[N,192] y) { y = Reshape(x, s) }");
+  auto* s = model.mutable_graph()->add_initializer();
+  s->set_name("s");
+  s->set_data_type(onnx::TensorProto::INT64);
+  s->add_dims(2);
+  s->set_data_location(onnx::TensorProto::EXTERNAL);
+  auto* location = s->add_external_data();
+  location->set_key("location");
+  location->set_value("model.onnx.data");
+  EXPECT_THAT(ModelError(ReadModel(model)).message,
+              ::testing::AllOf(HasSubstr("node 'Reshape_0'"),
+                               HasSubstr("initializer 's'"),
+                               HasSubstr("another file, 'model.onnx.data'")));
+}
+
 TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,300,8,8] x) => (float[N,400,8,8] y) { y = Conv(x, w) }");
@@ -131,6 +188,27 @@ TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
   location->set_value("weights.bin");
   EXPECT_EQ(NetworkOf(ReadModel(model).value()).layers[0].geometry.filters,
             400);
+}
+
+TEST(OnnxGraphTest, IsTheSameWithoutTheDataOfWeights) {
+  onnx::ModelProto model = OnnxModel(
+      "g (float[N,300,8,8] x) => (float[N,400,64] y) {"
+      "c = Conv(x, w)  y = Reshape(c, s) }");
+  auto* w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
+  w->set_raw_data(std::string(400 * 300 * 4, '\1'));
+  auto* s = model.mutable_graph()->add_initializer();
+  s->set_name("s");
+  s->set_data_type(onnx::TensorProto::INT64);
+  s->add_dims(3);
+  for (const int extent : {0, 400, 64}) s->add_int64_data(extent);
+  const auto small = WithoutWeights(model.SerializeAsString(), "m.onnx");
+  ASSERT_TRUE(small) << small.error().message;
+  EXPECT_LT(small->size(), 1000u);
+  EXPECT_EQ(ReadOnnx(*small, "net", BatchSize(8), "m.onnx").value(),
+            ReadModel(model).value());
 }
 
 TEST(OnnxGraphTest, AssumesThatTheFirstInputIsData) {

@@ -67,6 +67,15 @@ TEST(InputShapeTest, SetsEqualSymbolsEverywhere) {
   EXPECT_THAT(graph->tensors[1].shape, ElementsAre(2, 3, 4, 5));
 }
 
+TEST(InputShapeTest, GivesSizesThatAreAllCalledTheSame) {
+  const Result<Graph> graph = Sized(
+      "g (float[D,3,D,D] x, float[8,3,3,3] w) => (float[D,8,D,D] y) {"
+      "y = Conv<pads=[1,1,1,1]>(x, w) }",
+      {{"", {3, 16, 20}}});
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_THAT(graph->tensors[0].shape, ElementsAre(2, 3, 16, 20));
+}
+
 TEST(InputShapeTest, NamesTheInputThatDoesNotMatch) {
   EXPECT_THAT(WhyNot(kOpen, {{"x", {3, 8, 8}}}),
               AllOf(HasSubstr("no input 'x'"), HasSubstr("image, w")));

@@ -44,11 +44,11 @@ TEST(OnnxLimitsTest, ComputesNoValuesThatAreRepeatedOften) {
   // Reshape would need the values.
   EXPECT_THAT(
       ModelError(ReadModel(With(nodes + ") r = Reshape(x, c)"))).message,
-      HasSubstr("shape cannot be inferred"));
+      HasSubstr("depends on the numbers in its input 'c'"));
 }
 
 TEST(OnnxLimitsTest, RefusesDimensionsThatDouble) {
-  std::string nodes = "i = Cast<to=7>(x) v0 = Identity(i)";
+  std::string nodes = "v0 = Constant<value=int64[1,1] {0}>()";
   for (int i = 0; i < 40; ++i) {
     nodes += fmt::format(" v{} = Gather(v{}, v{})", i + 1, i, i);
   }

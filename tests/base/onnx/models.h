@@ -17,10 +17,12 @@
 namespace ucudnn::test {
 
 // A model from ONNX's own text form.
-inline onnx::ModelProto OnnxModel(const std::string& graph) {
+inline onnx::ModelProto OnnxModel(const std::string& graph, int opset = 17) {
   onnx::ModelProto model;
   const auto status = onnx::OnnxParser::Parse(
-      model, ("<ir_version: 8, opset_import: [\"\" : 17]>\n" + graph).c_str());
+      model, fmt::format("<ir_version: 8, opset_import: [\"\" : {}]>\n{}",
+                         opset, graph)
+                 .c_str());
   EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
   return model;
 }

@@ -34,6 +34,14 @@ TEST(NetworkFileTest, TellsFormsApartByContent) {
   EXPECT_FALSE(ParseNetwork("\x08\x01\x02", "n", BatchSize(1), "x.csv"));
 }
 
+TEST(NetworkFileTest, SaysHowToSaveATableThatASpreadsheetWrote) {
+  EXPECT_THAT(ParseNetwork(std::string_view("\xFF\xFEn\0a\0m\0e\0", 10), "n",
+                           BatchSize(1), "x.csv")
+                  .error()
+                  .message,
+              HasSubstr("UTF-16"));
+}
+
 TEST(NetworkFileTest, HasNoGraphForText) {
   EXPECT_THAT(
       ReadGraphFile(NetworkFile("networks/vgg16.csv"), BatchSize(1))

@@ -134,6 +134,91 @@ TEST(BuildTrainingGraphTest, AnOperandThatAppearsTwiceHasOneGradient) {
               ::testing::Contains("out.backward: d_out.Y -> d_a.Y"));
 }
 
+TEST(BuildTrainingGraphTest, ProductsNeedTheirOtherOperand) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  auto s = n.Pool("pool", x, 8, 8, 0, "GlobalAveragePool");
+  s = n.Same("gate", "Sigmoid", {n.Conv("b", s, 2, 1)});
+  n.Same("scale", "Mul", {x, s});
+  const TrainingGraph graph = Built(n.Finish());
+  EXPECT_THAT(Lines(graph),
+              IsSupersetOf({"gate.forward: b.Y -> b.Y",
+                            "scale.forward: a.Y b.Y -> scale.Y",
+                            "scale.backward: a.Y b.Y d_scale.Y -> d_a.Y d_b.Y",
+                            "gate.backward: b.Y d_b.Y -> d_b.Y",
+                            "pool.backward: d_pool.Y d_a.Y -> d_a.Y"}));
+  for (const MemoryBlock& block : graph.blocks) {
+    if (block.name == "d_b.Y") {
+      EXPECT_EQ(block.bytes_per_image, Bytes(2 * 4));
+    }
+  }
+}
+
+TEST(BuildTrainingGraphTest, AProductOfAnUntrainedTensorNeedsNothingElse) {
+  test::NetworkBuilder n("net", 4);
+  const auto image = n.Input(3, 8);
+  n.Same("mask", "Mul", {n.Conv("a", image, 3, 3), image});
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              IsSupersetOf({"mask.forward: a.Y input -> mask.Y",
+                            "mask.backward: input d_mask.Y -> d_a.Y"}));
+}
+
+TEST(BuildTrainingGraphTest, ASquareNeedsItsOperand) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  n.Same("square", "Mul", {x, x});
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              ::testing::Contains("square.backward: a.Y d_square.Y -> d_a.Y"));
+}
+
+TEST(BuildTrainingGraphTest, SomeActivationsNeedTheirInput) {
+  for (const char* op_type : {"HardSwish", "Swish", "Gelu", "Mish"}) {
+    test::NetworkBuilder n("net", 4);
+    n.Same("act", op_type, {n.Conv("a", n.Input(3, 8), 2, 3)});
+    EXPECT_THAT(Lines(Built(n.Finish())),
+                IsSupersetOf({"act.forward: a.Y -> act.Y",
+                              "act.backward: a.Y d_act.Y -> d_act.Y"}))
+        << op_type;
+  }
+}
+
+TEST(BuildTrainingGraphTest, PartsOfASplitHaveGradientsOfTheirOwn) {
+  test::NetworkBuilder n("net", 4);
+  const auto [a, b] = n.Split("split", n.Conv("a", n.Input(3, 8), 4, 3));
+  n.Concat("out", {n.Relu("r", a), n.Conv("b", b, 2, 3)});
+  EXPECT_THAT(
+      Lines(Built(n.Finish())),
+      IsSupersetOf({"split.forward: a.Y -> split.Y split.Y1",
+                    "r.relu.forward: split.Y -> split.Y",
+                    "b.forward: split.Y1 b.W -> b.Y",
+                    "r.relu.backward: split.Y d_split.Y -> d_split.Y",
+                    "split.backward: d_split.Y d_split.Y1 -> d_a.Y"}));
+}
+
+TEST(BuildTrainingGraphTest, ASmallerTermOfASumGetsASumOfGradients) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.Conv("a", n.Input(3, 8), 2, 3);
+  const auto mean = n.Pool("mean", x, 8, 8, 0, "GlobalAveragePool");
+  n.Same("sum", "Add", {x, mean});
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              IsSupersetOf({"sum.forward: a.Y mean.Y -> sum.Y",
+                            "sum.backward: d_sum.Y -> d_mean.Y",
+                            "mean.backward: d_mean.Y d_sum.Y -> d_sum.Y"}));
+}
+
+TEST(BuildTrainingGraphTest, AnInputOfAnotherSizeIsTheSameForAllImages) {
+  test::NetworkBuilder n("net", 4);
+  const auto grid = n.Input("grid", {1, 3, 8, 8});
+  const auto x = n.Same("sum", "Add", {n.Input(3, 8), grid});
+  n.Conv("a", x, 2, 3);
+  const TrainingGraph graph = Built(n.Finish());
+  ASSERT_EQ(graph.blocks[0].name, "grid");
+  EXPECT_EQ(graph.blocks[0].bytes, Bytes(3 * 64 * 4));
+  EXPECT_EQ(graph.blocks[0].bytes_per_image, Bytes(0));
+  EXPECT_THAT(Lines(graph), ::testing::Not(::testing::Contains(
+                                HasSubstr("sum.backward"))));
+}
+
 TEST(BuildTrainingGraphTest, PaperFusionNormalisesInPlace) {
   test::NetworkBuilder n("net", 4);
   const auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));

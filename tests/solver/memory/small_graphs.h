@@ -34,6 +34,7 @@ inline TrainingGraph OnSmallDevice(const Graph& network,
 inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
   return {OnSmallDevice(SmallChain(batch)), OnSmallDevice(SmallResidual(batch)),
           OnSmallDevice(SmallInception(batch)),
+          OnSmallDevice(SmallExcitation(batch)),
           OnSmallDevice(SmallChain(batch), 0.2)};
 }
 
