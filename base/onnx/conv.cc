@@ -395,7 +395,9 @@ Divisor DivisorOf(const onnx::NodeProto& node,
       std::any_of(windows.begin(), windows.end(),
                   [](const Window& w) { return w.before > 0 || w.after > 0; });
   if (!padded) return Divisor::kWindow;
-  if (IntegerAttribute(node, "count_include_pad", 0) == 0) return Divisor::kInside;
+  if (IntegerAttribute(node, "count_include_pad", 0) == 0) {
+    return Divisor::kInside;
+  }
   if (IntegerAttribute(node, "ceil_mode", 0) == 0) return Divisor::kWindow;
   // The padding after that the model asks for, per axis.
   const onnx::AttributeProto* pads = FindAttribute(node, "pads");

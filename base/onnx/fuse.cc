@@ -99,7 +99,8 @@ class Fuser {
         const auto* value = FindAttribute(*producer->second, "value");
         if (value != nullptr && value->has_t()) tensor = &value->t();
       }
-      const auto numbers = tensor == nullptr ? std::nullopt : NumbersOf(*tensor);
+      const auto numbers =
+          tensor == nullptr ? std::nullopt : NumbersOf(*tensor);
       if (numbers) axes.assign(numbers->begin(), numbers->end());
     }
     return axes == std::vector<std::int64_t>{0, 2, 3} &&

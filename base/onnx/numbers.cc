@@ -126,7 +126,9 @@ class Computer {
     const std::string& type = op_.node.op_type();
     if (type == "Constant") return OfConstant();
     if (type == "Shape") return OfShape();
-    if (type == "Size") return OnnxNumbers{OnnxNumber(ElementsOf(op_.Shape(0)))};
+    if (type == "Size") {
+      return OnnxNumbers{OnnxNumber(ElementsOf(op_.Shape(0)))};
+    }
     for (std::size_t i = 0; i < op_.types.size(); ++i) {
       if (op_.Has(i) && op_.numbers[i] == nullptr) return std::nullopt;
     }

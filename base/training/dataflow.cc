@@ -150,7 +150,8 @@ Status Dataflow::Classify(std::size_t index) {
   const std::size_t outputs =
       known->role == Role::kSplit ? node.outputs.size() : 1;
   for (std::size_t i = 0; i < outputs; ++i) {
-    value.name = i == 0 ? node.name + ".Y" : fmt::format("{}.Y{}", node.name, i);
+    value.name =
+        i == 0 ? node.name + ".Y" : fmt::format("{}.Y{}", node.name, i);
     UCUDNN_RETURN_IF_ERROR(SetElements(node.outputs[i], per_image, &value));
     values_of_[node.outputs[i]] = values_.size();
     values_.push_back(value);

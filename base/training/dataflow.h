@@ -51,8 +51,8 @@ class Dataflow {
   // kUnimplemented, naming the node, for an operator that memory plans do not
   // support or that is used differently; kInvalidArgument for a tensor that the
   // images do not share evenly. An input whose first dimension is not the batch
-  // is the same for all images, and so is what follows from such inputs alone. O(nodes, edges). `graph` must outlive the
-  // result.
+  // is the same for all images, and so is what follows from such inputs alone.
+  // O(nodes, edges). `graph` must outlive the result.
   static Result<Dataflow> Of(const Graph& graph);
 
   Role RoleOf(std::size_t node) const { return roles_[node]; }

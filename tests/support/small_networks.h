@@ -62,7 +62,8 @@ inline Graph SmallExcitation(std::int64_t batch) {
   NetworkBuilder n("excitation", batch);
   const auto grid = n.Input("grid", {1, 3, 16, 16});
   auto x = n.Same("grid.add", "Add", {n.Input(3, 16), grid});
-  x = n.Same("stem.silu", "Swish", {n.BatchNorm("bn", n.Conv("stem", x, 8, 3))});
+  x = n.Same("stem.silu", "Swish",
+             {n.BatchNorm("bn", n.Conv("stem", x, 8, 3))});
   auto s = n.Pool("squeeze", x, 16, 16, 0, "GlobalAveragePool");
   s = n.Same("excite", "HardSigmoid",
              {n.Conv("up", n.Relu("down", n.Conv("down", s, 2, 1)), 8, 1)});
