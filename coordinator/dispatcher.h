@@ -35,6 +35,19 @@ class Dispatcher {
   const Metrics& metrics() const { return metrics_; }
   const Guard& guard() const { return guard_; }
 
+  // kUnauthenticated if nobody knows the peer: for requests of `method` that
+  // are long to read. Run asks again.
+  Status Authenticate(const Peer& peer, const char* method) {
+    const auto start = std::chrono::steady_clock::now();
+    Status known = guard_.Authenticate(peer);
+    if (!known) {
+      Count(method, known, start);
+      log_.Add(method, peer.host, known,
+               std::chrono::steady_clock::now() - start, /*may_last=*/false);
+    }
+    return known;
+  }
+
   // Runs the call `method` of the coordinator for the peer. Errors of the call;
   // kUnauthenticated and kPermissionDenied of Guard::Admit; kInvalidArgument of
   // CheckRequest; kResourceExhausted if too many run, and then sets `*busy`:

@@ -18,7 +18,7 @@ inline constexpr int kMaxRequestBytes = 64 << 20;
 // Shapes of inputs that come with one; models have a few inputs.
 inline constexpr int kMaxInputShapes = 64;
 // A request as JSON. A plan for 16,384 ranks that names each rank's kind has
-// 1 MiB. Values take up to 16 times their text in memory.
+// 1 MiB. Values take up to 30 times their text in memory.
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{4} << 20;
 // About how long a list's answer gets, on the wire; longer ones go on in the
 // next page. As JSON it is two to five times as long; entries that become
@@ -50,9 +50,19 @@ inline constexpr std::size_t kMaxProbeConnections = 16;
 // and a second more for each MiB.
 inline constexpr std::chrono::milliseconds kHttpPatience{10'000};
 // How long an idle HTTP connection stays open.
-inline constexpr std::chrono::milliseconds kHttpIdle{5'000};
-// Bytes of a request's line, headers and chunk sizes. Each header of some bytes
-// takes about 150 in memory.
+inline constexpr std::chrono::milliseconds kHttpIdle{60'000};
+// The same, and for the head of a request, while more than half of the places
+// are taken.
+inline constexpr std::chrono::milliseconds kHttpCrowded{2'000};
+// Bodies of HTTP requests, all together, that are read or answered at once;
+// requests on top are answered 429. Two of the largest networks.
+inline constexpr std::size_t kMaxHttpBodyBytes =
+    2 * std::size_t{kMaxRequestBytes};
+// What longer bodies took is given back to the system. Of JSON they are parsed
+// one by one.
+inline constexpr std::size_t kLongBodyBytes = std::size_t{64} << 10;
+// Bytes of a request's line and headers. Each header of some bytes takes about
+// 150 in memory.
 inline constexpr std::size_t kMaxHttpHeadBytes = std::size_t{256} << 10;
 
 // Calls that run at once, and that wait for it; what comes on top is answered

@@ -42,28 +42,34 @@ HttpConnection::HttpConnection(socket_t socket, std::function<bool()> stopping,
   SSL_set_accept_state(tls_.get());
 }
 
-bool HttpConnection::AwaitRequest(const std::function<bool()>& keep) {
-  const bool first = !std::exchange(served_, true);
-  const auto begins = [this] {
-    return begin_ < end_ ||
-           (tls_ != nullptr && SSL_has_pending(tls_.get()) == 1);
-  };
-  const auto await = [&] {
+bool HttpConnection::AwaitHead(const std::function<bool()>& keep) {
+  constexpr std::string_view kEnd = "\r\n\r\n";
+  keep_ = keep;
+  head_.clear();
+  read_ = 0;
+  if (broken_) return false;
+  Enter(Phase::kIdle);
+  if (tls_ != nullptr && !std::exchange(shaken_, true)) {
+    if (!Await(POLLIN) || !Shake()) return false;
     Enter(Phase::kIdle);
-    if (broken_) return false;
-    if (begins()) return true;
-    const auto limit = SteadyClock::now() + kHttpIdle;
-    while (!stopping_() && (first || keep()) && SteadyClock::now() < limit) {
-      if (Poll(socket_, POLLIN, kSlice)) return true;
-    }
-    return false;
-  };
-  if (first && tls_ != nullptr && !(await() && Shake())) return false;
-  return await();
+  }
+  while (head_.size() <= kMaxHttpHeadBytes) {
+    if (begin_ == end_ && !Fill()) return false;
+    Enter(Phase::kHead);
+    const std::size_t searched = head_.size() - std::min(head_.size(), 3UL);
+    head_.append(buffer_.data() + begin_, end_ - begin_);
+    begin_ = end_;
+    const std::size_t end = head_.find(kEnd, searched);
+    if (end == std::string::npos) continue;
+    begin_ -= head_.size() - (end + kEnd.size());
+    head_.resize(end + kEnd.size());
+    break;
+  }
+  return true;
 }
 
 bool HttpConnection::Shake() {
-  Enter(Phase::kReading);
+  Enter(Phase::kHead);
   broken_ = Move(POLLIN, [this] { return SSL_do_handshake(tls_.get()); }) != 1;
   if (broken_) return false;
   const X509Ptr peer(SSL_get1_peer_certificate(tls_.get()));
@@ -84,14 +90,20 @@ void HttpConnection::Enter(Phase phase) {
   phase_ = phase;
   started_ = SteadyClock::now();
   moved_ = 0;
-  in_head_ = 0;
+}
+
+milliseconds HttpConnection::Patience() const {
+  if (phase_ == Phase::kReading || phase_ == Phase::kWriting) {
+    return kHttpPatience + milliseconds(moved_ * 1000 >> 20U);
+  }
+  if (!keep_()) return kHttpCrowded;
+  return phase_ == Phase::kIdle ? kHttpIdle : kHttpPatience;
 }
 
 bool HttpConnection::Await(short events) {
   while (true) {
     const auto took = SteadyClock::now() - started_;
-    const milliseconds more(moved_ * 1000 >> 20U);
-    if (took > kHttpPatience + more) return false;
+    if (took > Patience()) return false;
     if (stopping_() && (phase_ != Phase::kWriting || took > kLastWords)) {
       return false;
     }
@@ -141,11 +153,14 @@ bool HttpConnection::Fill() {
 }
 
 ssize_t HttpConnection::read(char* to, size_t size) {
+  if (read_ < head_.size()) {
+    const std::size_t count = head_.copy(to, size, read_);
+    read_ += count;
+    return static_cast<ssize_t>(count);
+  }
   Enter(Phase::kReading);
   if (begin_ == end_ && !Fill()) return -1;
   const std::size_t count = std::min(size, end_ - begin_);
-  broken_ = size == 1 && ++in_head_ > kMaxHttpHeadBytes;
-  if (broken_) return -1;
   std::memcpy(to, buffer_.data() + begin_, count);
   begin_ += count;
   moved_ += count;

@@ -24,15 +24,19 @@ class HttpConnection final : public httplib::Stream {
   // not close the socket.
   HttpConnection(socket_t socket, std::function<bool()> stopping, SSL_CTX* tls);
 
-  // Waits for the first byte of the next request, from the second one on only
-  // while `keep` holds; false if none comes within kHttpIdle, or if the last
-  // request was not read or answered to its end.
-  bool AwaitRequest(const std::function<bool()>& keep);
+  // Waits for the head of the next request; false if it does not come in time,
+  // or if the last request was not read or answered to its end. `keep` tells
+  // whether the connection may wait as long as kHttpIdle and kHttpPatience;
+  // otherwise it may for kHttpCrowded.
+  bool AwaitHead(const std::function<bool()>& keep);
+  // Of the request that comes next, with the empty line at its end; without it
+  // if it is longer than kMaxHttpHeadBytes.
+  const std::string& head() const { return head_; }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
-  // -1 when the client takes too long, sends too long a head, or the server
-  // stops.
+  // -1 when the client takes too long, or the server stops. Begins with the
+  // head.
   ssize_t read(char* to, size_t size) override;
   ssize_t write(const char* from, size_t size) override;
   // The client's certificate (PEM), which was verified; empty if it has none.
@@ -45,10 +49,12 @@ class HttpConnection final : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  enum class Phase { kIdle, kReading, kWriting };
+  enum class Phase { kIdle, kHead, kReading, kWriting };
 
   // Enters the phase, and counts its time from now on if it is another one.
   void Enter(Phase phase);
+  // How long the client may take for the phase.
+  std::chrono::milliseconds Patience() const;
   // Waits until the socket has these events; false at the phase's deadline, or
   // when the server stops.
   bool Await(short events);
@@ -64,13 +70,14 @@ class HttpConnection final : public httplib::Stream {
   const SslPtr tls_;  // null: plaintext
   std::string certificate_;
   const std::function<bool()> stopping_;
+  std::function<bool()> keep_;
   bool broken_ = false;  // a read or write failed
-  bool served_ = false;  // a request
+  bool shaken_ = false;  // keys are agreed on
   Phase phase_ = Phase::kIdle;
-  Time started_;           // the phase
-  std::size_t moved_ = 0;  // bytes in this phase
-  std::size_t in_head_ =
-      0;  // of these, read byte by byte, as httplib reads lines
+  Time started_ = std::chrono::steady_clock::now();  // the phase
+  std::size_t moved_ = 0;                            // bytes in this phase
+  std::string head_;
+  std::size_t read_ = 0;  // bytes of the head
   std::array<char, 16 << 10> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

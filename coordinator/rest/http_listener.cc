@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 #include <httplib.h>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <regex>
 #include <thread>
 #include <utility>
@@ -23,23 +25,28 @@
 #include "base/units.h"
 #include "coordinator/limits.h"
 #include "coordinator/rest/http_connection.h"
+#include "coordinator/rest/http_head.h"
 #include "coordinator/rest/problem.h"
 #include "coordinator/security/guard.h"
 
 namespace ucudnn {
 namespace {
 
-// The answer to a connection too many, which no handler sees.
+// The last answer of a connection, which no handler sees.
+std::string Answer(const Error& error, int status, std::string_view title) {
+  const std::string body = ProblemText(error, status);
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\n{}Content-Type: {}\r\nConnection: close\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      status, title, status == 503 ? "Retry-After: 1\r\n" : "", kProblemType,
+      body.size(), body);
+}
+
+// To a connection too many.
 const std::string& TooMany() {
-  static const std::string answer = [] {
-    const std::string body = ProblemText(
-        {Code::kUnavailable, "all HTTP connections are in use"}, 503);
-    return fmt::format(
-        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-        "Content-Type: {}\r\nConnection: close\r\n"
-        "Content-Length: {}\r\n\r\n{}",
-        kProblemType, body.size(), body);
-  }();
+  static const std::string answer =
+      Answer({Code::kUnavailable, "all HTTP connections are in use"}, 503,
+             "Service Unavailable");
   return answer;
 }
 
@@ -47,6 +54,14 @@ const std::string& TooMany() {
 thread_local bool refusing = false;
 // Set if the request that this thread answers was not read to its end.
 thread_local bool unread = false;
+
+struct Refusal {
+  Error error;
+  int status = 0;  // 0: that of the error's code
+};
+
+// Why the request that this thread answers is refused without its body.
+thread_local std::optional<Refusal> refusal;
 // Of the client whom this thread answers.
 thread_local std::string client_certificate;
 
@@ -76,6 +91,25 @@ class ConnectionThreads final : public httplib::ThreadPool {
   std::atomic<std::size_t>& open_;
 };
 
+// Bytes that count towards a sum while this lives.
+class Share {
+ public:
+  explicit Share(std::atomic<std::size_t>* sum) : sum_(*sum) {}
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+  ~Share() { sum_ -= bytes_; }
+
+  // Whether the sum is `max` at most with `bytes` more.
+  bool Add(std::size_t bytes, std::size_t max) {
+    bytes_ += bytes;
+    return (sum_ += bytes) <= max;
+  }
+
+ private:
+  std::atomic<std::size_t>& sum_;
+  std::size_t bytes_ = 0;
+};
+
 }  // namespace
 
 // httplib's server over our connections.
@@ -91,12 +125,14 @@ class HttpListener::Server final : public httplib::Server {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
-    set_pre_routing_handler([](const auto& request, auto& response) {
-      if (!request.has_header("Range")) return HandlerResponse::Unhandled;
-      ReplyError(
-          {Code::kInvalidArgument,
-           "the header Range is given; requests without it are accepted"},
-          &response);
+    set_pre_routing_handler([this](const auto& request, auto& response) {
+      if (!refusal) return HandlerResponse::Unhandled;
+      response.status = refusal->status;
+      if (refusal->status == 404) {
+        ReplyRefusal(request, &response);
+      } else {
+        ReplyError(refusal->error, &response, refusal->status);
+      }
       return HandlerResponse::Handled;
     });
     set_exception_handler([](const auto& request, auto& response,
@@ -125,8 +161,8 @@ class HttpListener::Server final : public httplib::Server {
   }
 
   void Route(const std::string& method, const std::string& pattern,
-             const HttpListener::Handler& handler, std::size_t max_body) {
-    routes_.push_back({method, pattern, std::regex(pattern)});
+             const HttpListener::Handler& handler, const HttpBody& body) {
+    routes_.push_back({method, pattern, std::regex(pattern), body});
     if (method == "GET" || method == "DELETE") {
       const auto answer = [handler](const auto& request, auto& response) {
         handler(request, &response);
@@ -134,14 +170,17 @@ class HttpListener::Server final : public httplib::Server {
       method == "GET" ? Get(pattern, answer) : Delete(pattern, answer);
       return;
     }
-    const auto read = [handler, max_body](
+    const auto read = [this, handler, max = body.max_bytes](
                           const httplib::Request& request,
                           httplib::Response& response,
                           const httplib::ContentReader& content) {
-      ReadBody(handler, max_body, request, content, &response);
+      ReadBody(handler, max, request, content, &response);
     };
     method == "PUT" ? Put(pattern, read) : Post(pattern, read);
   }
+
+  // The host on which it listens.
+  void set_host(const std::string& host) { host_ = host; }
 
   std::vector<HttpRoute> routes() const {
     std::vector<HttpRoute> all;
@@ -156,42 +195,108 @@ class HttpListener::Server final : public httplib::Server {
     std::string method;
     std::string pattern;
     std::regex path;
+    HttpBody body;
   };
 
-  // httplib hands out the body itself only where it accepts the content type.
-  static void ReadBody(const HttpListener::Handler& handler,
-                       std::size_t max_body, const httplib::Request& request,
-                       const httplib::ContentReader& content,
-                       httplib::Response* response) {
-    if (request.is_multipart_form_data()) {
-      return ReplyError({Code::kInvalidArgument,
-                         "the body is multipart/form-data; the content itself "
-                         "is accepted as the body"},
-                        response);
+  // Why the request is refused without its body, if it is.
+  std::optional<Refusal> Refuse(const HttpHead& head,
+                                const httplib::Request& request) const {
+    const auto invalid = [](std::string why, int status) {
+      return Refusal{{Code::kInvalidArgument, std::move(why)}, status};
+    };
+    // TLS vouches for the name that a client calls us by.
+    if (guard_.files() == nullptr && !IsHostOfOurs(head.host, host_)) {
+      return invalid(
+          fmt::format(
+              "Host is '{}'; without TLS, addresses, names without a dot and "
+              "the host of --http are accepted",
+              Excerpt(head.host)),
+          421);
     }
+    if (!head.origin.empty() && !IsOriginOf(head.origin, head.host)) {
+      return Refusal{{Code::kPermissionDenied,
+                      fmt::format("Origin is '{}'; pages of '{}' are accepted",
+                                  Excerpt(head.origin), Excerpt(head.host))}};
+    }
+    if (request.has_header("Range")) {
+      return invalid(
+          "the header Range is given; requests without it are accepted", 400);
+    }
+    if (request.method != "PUT" && request.method != "POST") {
+      if (head.content_length == 0) return std::nullopt;
+      return Refusal{{}, 404};
+    }
+    const auto route = std::ranges::find_if(routes_, [&](const Known& known) {
+      return known.method == request.method &&
+             std::regex_match(request.path, known.path);
+    });
+    if (route == routes_.end()) return Refusal{{}, 404};
+    const HttpBody& body = route->body;
+    if (body.admit) {
+      if (Status admitted = body.admit(request); !admitted) {
+        return Refusal{std::move(admitted).error()};
+      }
+    }
+    if (std::ranges::find(body.types, head.content_type) == body.types.end()) {
+      return invalid(fmt::format("Content-Type is '{}'; {} is accepted",
+                                 Excerpt(head.content_type),
+                                 fmt::join(body.types, " or ")),
+                     415);
+    }
+    if (head.content_length > body.max_bytes) {
+      return TooLong(body.max_bytes, request.path);
+    }
+    return std::nullopt;
+  }
+
+  static Refusal TooLong(std::size_t max, const std::string& path) {
+    return {{Code::kInvalidArgument,
+             fmt::format("the body is larger than {}, the most accepted here{}",
+                         FormatBytes(Bytes(std::int64_t(max))),
+                         path.starts_with("/v1/networks/")
+                             ? "; `ucudnn networks put` sends a model without "
+                               "its weights, and `ucudnn networks convert` "
+                               "writes its convolutions as CSV"
+                             : "")},
+            413};
+  }
+
+  // httplib hands out the body itself only where it accepts the content type.
+  void ReadBody(const HttpListener::Handler& handler, std::size_t max_body,
+                const httplib::Request& request,
+                const httplib::ContentReader& content,
+                httplib::Response* response) {
     httplib::Request whole = request;
+    Share share(&body_bytes_);
     bool fits = true;
+    bool room = true;
     const bool complete = content([&](const char* data, std::size_t size) {
       fits = size <= max_body - whole.body.size();
-      if (fits) whole.body.append(data, size);
-      return fits;
+      room = share.Add(size, kMaxHttpBodyBytes);
+      if (fits && room) whole.body.append(data, size);
+      return fits && room;
     });
-    if (fits && complete) return handler(whole, response);
+    if (fits && room && complete) {
+      handler(whole, response);
+      const bool is_long = whole.body.size() > kLongBodyBytes;
+      whole.body = std::string();
+      if (is_long) malloc_trim(0);
+      return;
+    }
     unread = true;
+    if (!room) {
+      return ReplyError(
+          {Code::kResourceExhausted,
+           "the coordinator is busy with other requests' bodies; try again in "
+           "a second"},
+          response);
+    }
     if (fits && response->status != 413) {
       return ReplyError({Code::kInvalidArgument, "the body is incomplete"},
                         response);
     }
-    ReplyError(
-        {Code::kInvalidArgument,
-         fmt::format("the body is larger than {}, the most accepted here{}",
-                     FormatBytes(Bytes(std::int64_t(max_body))),
-                     request.path.starts_with("/v1/networks/")
-                         ? "; `ucudnn networks put` sends a model without its "
-                           "weights, and `ucudnn networks convert` writes its "
-                           "convolutions as CSV"
-                         : "")},
-        response, 413);
+    const Refusal refused = TooLong(max_body, request.path);
+    ReplyError(refused.error, response, refused.status);
   }
 
   // Explains the status that httplib chose.
@@ -254,8 +359,9 @@ class HttpListener::Server final : public httplib::Server {
     bool closed = false;
     for (std::size_t left = keep_alive_max_count_; left > 0 && !closed;
          --left) {
-      if (!connection.AwaitRequest([this] { return open_ < max_; })) return;
-      const auto restrict = [](httplib::Request& request) {
+      if (!connection.AwaitHead([this] { return open_ <= max_ / 2; })) return;
+      const Result<HttpHead> head = ParseHttpHead(connection.head());
+      const auto restrict = [&](httplib::Request& request) {
         // Many ranges of a long answer would be a far longer one.
         request.ranges.clear();
         // Brotli, as httplib calls it, takes seconds for a long answer.
@@ -264,10 +370,27 @@ class HttpListener::Server final : public httplib::Server {
             std::string::npos;
         request.headers.erase("Accept-Encoding");
         if (gzip) request.set_header("Accept-Encoding", "gzip");
+        refusal = Refuse(*head, request);
+        unread = refusal.has_value();
+        // httplib would read on until the connection ends.
+        if (!request.has_header("Content-Length")) {
+          request.set_header("Content-Length", "0");
+        }
+        if (!refusal) return;
+        request.headers.erase("Expect");
+        request.headers.erase("Connection");
+        request.set_header("Connection", "close");
       };
-      unread = false;
       client_certificate = connection.certificate();
-      if (!process_request(connection, left == 1, closed, restrict)) return;
+      // Unless httplib understands the head.
+      unread = true;
+      refusal.reset();
+      if (!head) {
+        const std::string answer = Answer(head.error(), 400, "Bad Request");
+        connection.write(answer.data(), answer.size());
+      } else if (!process_request(connection, left == 1, closed, restrict)) {
+        return;
+      }
       if (unread) {
         connection.Close();
         return Drain(socket);
@@ -294,7 +417,9 @@ class HttpListener::Server final : public httplib::Server {
 
   const std::size_t max_;
   const Guard& guard_;
+  std::string host_;
   std::atomic<std::size_t> open_ = 0;
+  std::atomic<std::size_t> body_bytes_ = 0;
   std::vector<Known> routes_;
 };
 
@@ -336,8 +461,8 @@ const std::string& HttpListener::ClientCertificate() {
 }
 
 void HttpListener::Route(const std::string& method, const std::string& pattern,
-                         Handler handler, std::size_t max_body) {
-  listener_->http.Route(method, pattern, handler, max_body);
+                         Handler handler, HttpBody body) {
+  listener_->http.Route(method, pattern, handler, body);
 }
 
 std::vector<HttpRoute> HttpListener::routes() const {
@@ -357,6 +482,7 @@ Status HttpListener::Listen(const std::string& address) {
   }
   Listener& l = *listener_;
   l.host = address.substr(0, colon);
+  l.http.set_host(l.host);
   l.port = static_cast<int>(*port);
   const bool bound = l.port == 0
                          ? (l.port = l.http.bind_to_any_port(l.host)) > 0

@@ -2,8 +2,10 @@
 #define UCUDNN_COORDINATOR_REST_HTTP_LISTENER_H_
 
 // An HTTP server that no client can hold up: httplib's, with a bounded number
-// of connections, deadlines for whole requests, and a listener that is set up
-// again if it breaks.
+// of connections and bytes of bodies, deadlines for whole requests, and a
+// listener that is set up again if it breaks. Before httplib sees a request,
+// its head is read strictly (http_head.h), and requests of other sites' pages
+// are refused: browsers store tokens, and send them with those too.
 //
 //   HttpListener http(kMaxHttpConnections, dispatcher.guard());
 //   http.Route("GET", "/v1/plans/(.+)", [](const auto& request, auto* response)
@@ -32,10 +34,17 @@ struct HttpRoute {
   std::string pattern;  // a regular expression
 };
 
+// What a route takes of a request's body.
+struct HttpBody {
+  std::size_t max_bytes = 0;
+  std::vector<std::string> types;  // accepted as Content-Type
+  // Asked before the body is read; refuses with its error.
+  std::function<Status(const httplib::Request&)> admit;
+};
+
 class HttpListener {
  public:
-  // `request.body` holds the body of PUT and POST, whatever its type and
-  // encoding.
+  // `request.body` holds the body of PUT and POST, whatever its encoding.
   using Handler =
       std::function<void(const httplib::Request&, httplib::Response*)>;
 
@@ -50,10 +59,11 @@ class HttpListener {
 
   // Answers `method` (GET, PUT, POST or DELETE) on the paths that match the
   // regular expression. A request for such a path with another method is
-  // answered 405; one with a body longer than `max_body`, 413. Call it before
+  // answered 405; one with a body of another type than `body` has, 415; one
+  // with a longer body, 413, and none of these bodies is read. Call it before
   // Listen.
   void Route(const std::string& method, const std::string& pattern,
-             Handler handler, std::size_t max_body = 0);
+             Handler handler, HttpBody body = {});
 
   // Listens on `address` ("host:port", port 0 for any free one) and answers in
   // threads of its own. kInvalidArgument; kUnavailable if it cannot.

@@ -2,7 +2,9 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
@@ -15,6 +17,7 @@
 #include "coordinator/content.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
+#include "coordinator/request_check.h"
 #include "coordinator/rest/etag.h"
 #include "coordinator/rest/http_listener.h"
 #include "coordinator/rest/openapi.h"
@@ -35,12 +38,25 @@ void Reply(const google::protobuf::Message& body, httplib::Response* response) {
   response->set_content(JsonText(body) + "\n", "application/json");
 }
 
+// Commas in a body. The plan of kMaxJsonBytes (limits.h) has 16,384.
+constexpr std::ptrdiff_t kMaxCommas = 1 << 17;
+
 template <class Message>
 Result<Message> ParseBody(const std::string& body) {
+  if (std::ranges::count(body, ',') > kMaxCommas) {
+    return Fail(Code::kInvalidArgument,
+                "the body has more than {} values; no request has", kMaxCommas);
+  }
+  // Before it is freed, a message that is out of bounds takes many times its
+  // text.
+  static std::mutex one_long;
+  std::unique_lock lock(one_long, std::defer_lock);
+  if (body.size() > kLongBodyBytes) lock.lock();
   Result<Json> json = ParseJson(body);
   if (!json) return Within("the body", std::move(json).error());
   Message message;
   UCUDNN_RETURN_IF_ERROR(FromJson(*json, &message));
+  UCUDNN_RETURN_IF_ERROR(CheckRequest(message));
   return message;
 }
 
@@ -283,14 +299,20 @@ class Server final : public RestServer {
   void AddCall(const std::string& path, const char* name,
                Result<Response> (Coordinator::*call)(const Request&),
                const Complete& complete) {
-    http_.Route(
-        "POST", path,
-        [=, this](const Http& http, httplib::Response* response) {
-          Result<Request> request = ParseBody<Request>(http.body);
-          if (request) complete(http, &*request);
-          Answer(http, name, call, request, response);
-        },
-        kMaxJsonBytes);
+    http_.Route("POST", path,
+                [=, this](const Http& http, httplib::Response* response) {
+                  Result<Request> request = ParseBody<Request>(http.body);
+                  if (request) complete(http, &*request);
+                  Answer(http, name, call, request, response);
+                },
+                {kMaxJsonBytes, {"application/json"}, Authenticated(name)});
+  }
+
+  // Finds out before the body is read whether the caller is known.
+  std::function<Status(const Http&)> Authenticated(const char* method) {
+    return [=, this](const Http& http) {
+      return dispatcher_.Authenticate(PeerOf(http), method);
+    };
   }
 
   void AddRoutes() {
@@ -341,13 +363,14 @@ class Server final : public RestServer {
                   Answer(http, "GetStatus", &Coordinator::GetStatus,
                          v1::StatusRequest(), response);
                 });
-    http_.Route(
-        "PUT", "/v1/networks/(.+)",
-        [this](const Http& http, httplib::Response* response) {
-          Answer(http, "PutNetwork", &Coordinator::PutNetwork, ParsePut(http),
-                 response);
-        },
-        kMaxRequestBytes);
+    http_.Route("PUT", "/v1/networks/(.+)",
+                [this](const Http& http, httplib::Response* response) {
+                  Answer(http, "PutNetwork", &Coordinator::PutNetwork,
+                         ParsePut(http), response);
+                },
+                {kMaxRequestBytes,
+                 {"text/csv", "application/octet-stream"},
+                 Authenticated("PutNetwork")});
     const auto as_it_is = [](const Http&, auto*) {};
     AddCall("/v1/plans", "CreatePlan", &Coordinator::CreatePlan, as_it_is);
     AddCall("/v1/allocate", "Allocate", &Coordinator::Allocate, as_it_is);

@@ -33,6 +33,7 @@ class OpenGuard final : public Guard {
                                          const Claim&) const override {
     return std::optional<Principal>();
   }
+  Status Authenticate(const Peer&) const override { return {}; }
   const GuardFiles* files() const override { return nullptr; }
   std::shared_ptr<SSL_CTX> tls() const override { return nullptr; }
 };
@@ -147,6 +148,11 @@ class FileGuard final : public Guard {
     UCUDNN_ASSIGN_OR_RETURN(Principal principal, Identify(peer));
     UCUDNN_RETURN_IF_ERROR(CheckAccess(principal, call, claim, peer.job_key));
     return std::optional(std::move(principal));
+  }
+
+  Status Authenticate(const Peer& peer) const override {
+    UCUDNN_RETURN_IF_ERROR(Identify(peer));
+    return {};
   }
 
   const GuardFiles* files() const override { return &files_; }

@@ -56,6 +56,8 @@ class Guard {
   virtual Result<std::optional<Principal>> Admit(const Peer& peer,
                                                  std::string_view call,
                                                  const Claim& claim) const = 0;
+  // The first half of Admit: kUnauthenticated, or OK whatever they may.
+  virtual Status Authenticate(const Peer& peer) const = 0;
   // Null without TLS.
   virtual const GuardFiles* files() const = 0;
   // For a server that asks clients for certificates but takes those without.

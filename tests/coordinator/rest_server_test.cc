@@ -1,9 +1,16 @@
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
@@ -19,6 +26,9 @@
 
 namespace ucudnn {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class RestServerTest : public ::testing::Test {
  protected:
@@ -68,6 +78,128 @@ TEST_F(RestServerTest, StopsAfterItsListenerBroke) {
   ASSERT_TRUE(test::BreakListener(server_->port()));
   server_->Stop();  // within the test's time
   EXPECT_FALSE(Answers());
+}
+
+// What comes back on one connection for `text`, until the server closes it.
+std::string Exchange(int port, const std::string& text) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string all;
+  if (connect(socket, reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) == 0 &&
+      send(socket, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
+    shutdown(socket, SHUT_WR);
+    std::array<char, 4096> buffer;
+    ssize_t size = 0;
+    while ((size = recv(socket, buffer.data(), buffer.size(), 0)) > 0) {
+      all.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+  }
+  close(socket);
+  return all;
+}
+
+std::vector<std::string> StatusesIn(const std::string& answers) {
+  constexpr std::string_view kLine = "HTTP/1.1 ";
+  std::vector<std::string> statuses;
+  for (std::size_t at = answers.find(kLine); at != std::string::npos;
+       at = answers.find(kLine, at + 1)) {
+    const std::string status = answers.substr(at + kLine.size(), 3);
+    // Bodies name the protocol, too.
+    if (status < "a") statuses.push_back(status);
+  }
+  return statuses;
+}
+
+// What a proxy took for a part of a body must not be a request to us.
+TEST_F(RestServerTest, RefusesRequestsWhoseEndTwoPartiesReadDifferently) {
+  const std::string hidden = "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string post = "POST /v1/plans HTTP/1.1\r\nHost: x\r\n";
+  const std::string length = "Content-Length: ";
+  const std::vector<std::string> requests = {
+      "GET /v1/status HTTP/1.1\r\nHost: x\r\n" + length + "36\r\n\r\n",
+      "DELETE /v1/jobs/a HTTP/1.1\r\nHost: x\r\n" + length + "36\r\n\r\n",
+      post + length + "2\r\n" + length + "38\r\n\r\n{}",
+      post + length + "41\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      post + "Transfer-Encoding: xchunked\r\n" + length + "2\r\n\r\n{}",
+      post + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+      post + length + "+2\r\n\r\n{}",
+      post + length + "36\r\n folded\r\n\r\n",
+      "MAKE /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"};
+  for (const std::string& request : requests) {
+    EXPECT_THAT(StatusesIn(Exchange(server_->port(), request + hidden)),
+                ElementsAre("400"))
+        << request;
+  }
+  EXPECT_THAT(StatusesIn(Exchange(server_->port(), hidden + hidden)),
+              ElementsAre("200", "200"));
+}
+
+TEST_F(RestServerTest, AnswersRequestsWithoutALengthAtOnce) {
+  const std::string head = " HTTP/1.1\r\nHost: x\r\n\r\n";
+  EXPECT_THAT(StatusesIn(Exchange(server_->port(),
+                                  "DELETE /v1/jobs/a" + head + "GET /livez" +
+                                      head + "DELETE /v1/jobs/a" + head)),
+              ElementsAre("404", "200", "404"));
+}
+
+TEST_F(RestServerTest, RefusesBodiesByTheirHeads) {
+  const auto refused = [&](const std::string& line,
+                           const std::string& headers) {
+    return StatusesIn(Exchange(
+        server_->port(), line + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n"));
+  };
+  const std::string csv = "Content-Type: text/csv\r\n";
+  const std::string json = "Content-Type: application/json\r\n";
+  EXPECT_THAT(refused("PUT /v1/networks/a",
+                      csv + "Content-Length: 4611686018427387904\r\n"),
+              ElementsAre("413"));
+  EXPECT_THAT(refused("POST /v1/plans", json + "Content-Length: 4194305\r\n"),
+              ElementsAre("413"));
+  EXPECT_THAT(refused("POST /v1/plans", json + "Content-Length: 4194305\r\n"
+                                               "Expect: 100-continue\r\n"),
+              ElementsAre("413"));
+  EXPECT_THAT(refused("PUT /nothing", csv + "Content-Length: 9\r\n"),
+              ElementsAre("404"));
+  EXPECT_THAT(refused("PATCH /v1/networks/a", csv + "Content-Length: 9\r\n"),
+              ElementsAre("405"));
+  EXPECT_THAT(refused("PUT /v1/networks/a", json + "Content-Length: 9\r\n"),
+              ElementsAre("415"));
+}
+
+// Browsers send a token that they know with the requests of any site's page;
+// only those that it may send without asking us first reach us.
+TEST_F(RestServerTest, RefusesRequestsOfOtherSitesPages) {
+  httplib::Client http("127.0.0.1", server_->port());
+  const std::string own = "127.0.0.1:" + std::to_string(server_->port());
+  const auto status = [&](const httplib::Result& answer) {
+    return answer ? answer->status : 0;
+  };
+  EXPECT_EQ(status(http.Post("/v1/measure", "{}", "text/plain")), 415);
+  EXPECT_EQ(status(http.Post("/v1/measure", "{}",
+                             "application/x-www-form-urlencoded")),
+            415);
+  EXPECT_EQ(status(http.Post("/v1/prune", {{"Origin", "http://evil.org"}}, "{}",
+                             "application/json")),
+            403);
+  EXPECT_EQ(status(http.Get("/v1/status", {{"Origin", "null"}})), 403);
+  EXPECT_EQ(status(http.Delete("/v1/jobs/a", {{"Origin", "http://evil.org"}})),
+            403);
+  EXPECT_EQ(status(http.Get("/v1/status", {{"Origin", "http://" + own}})), 200);
+  EXPECT_EQ(status(http.Options("/v1/status", {{"Origin", "http://evil.org"}})),
+            403);
+}
+
+TEST_F(RestServerTest, RefusesNamesThatAStrangerMayHavePointedAtUs) {
+  httplib::Client http("127.0.0.1", server_->port());
+  const auto refused = http.Get("/v1/status", {{"Host", "evil.org:7461"}});
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 421);
+  EXPECT_THAT(refused->body, HasSubstr("Host is 'evil.org:7461'"));
+  EXPECT_EQ(http.Get("/v1/status", {{"Host", "coord-1:7461"}})->status, 200);
 }
 
 class RestOverTlsTest : public ::testing::Test {
@@ -166,6 +298,22 @@ TEST_F(RestOverTlsTest, ReadsAndRefusesLongBodies) {
                 "text/csv");
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->status, 413);
+}
+
+// Before anybody reads, measures or parses what they send.
+TEST_F(RestOverTlsTest, RefusesStrangersBeforeTheirBodies) {
+  const auto stranger = Client(certificates_.ca());
+  for (const std::string& body :
+       {std::string("{"), std::string(kMaxJsonBytes + 1, ' ')}) {
+    const auto answer = stranger->Post("/v1/plans", body, "application/json");
+    ASSERT_TRUE(answer) << body.size();
+    EXPECT_EQ(answer->status, 401) << body.size();
+  }
+}
+
+TEST_F(RestOverTlsTest, IsCalledByAnyNameOfItsCertificate) {
+  const auto viewer = Client(certificates_.Issue(Role::kViewer, "v"));
+  EXPECT_EQ(Get(*viewer, "/v1/status", {{"Host", "coord.example.org"}}), 200);
 }
 
 }  // namespace

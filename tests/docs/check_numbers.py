@@ -28,7 +28,7 @@ SETTINGS = {
     "docs/guide/drop-in.md": {"30 s", "64 MiB"},
     "docs/guide/jobs.md": {"2.14"},
     "docs/guide/operations.md": {
-        *("16 MiB", "80 GB", "8 s", "5 s", "10 s", "2 s"),
+        *("16 MiB", "128 MiB", "80 GB", "8 s", "5 s", "10 s", "2 s", "60 s"),
         *("1.20", "1.32", "2.13", "2.14", "3.1", "9.19"),  # versions
     },
     "docs/guide/page.md": {"3 %"},

@@ -51,6 +51,8 @@ class Process {
   std::chrono::milliseconds CpuTime() const;
   // The most memory it had at once, in kB; 0 once it has ended.
   long PeakMemoryKb() const { return FromStatus("VmHWM:"); }
+  // The same of now.
+  long MemoryKb() const { return FromStatus("VmRSS:"); }
   // How many threads it has now.
   long Threads() const { return FromStatus("Threads:"); }
   void Signal(int signal) const;
