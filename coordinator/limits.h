@@ -41,8 +41,9 @@ inline constexpr int kMaxStepsPerReport = 100'000;
 // Revisions in such a report; each has a row.
 inline constexpr int kMaxBatchesPerReport = 100;
 
-// HTTP connections at once, each with a thread; what comes on top is answered
-// 503. While all are taken, idle ones are closed.
+// HTTP connections at once, each with a thread; one address may have half of
+// them. What comes on top takes the place of one that keeps us waiting, or is
+// answered 503.
 inline constexpr std::size_t kMaxHttpConnections = 128;
 // The same for the listener of probes and metrics.
 inline constexpr std::size_t kMaxProbeConnections = 16;

@@ -31,10 +31,11 @@ bool Poll(socket_t socket, short events, milliseconds time) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(socket_t socket, std::function<bool()> stopping,
-                               SSL_CTX* tls)
+HttpConnection::HttpConnection(socket_t socket, HttpPlaces& places,
+                               std::function<bool()> stopping, SSL_CTX* tls)
     : socket_(socket),
       tls_(tls == nullptr ? nullptr : SSL_new(tls)),
+      places_(places),
       stopping_(std::move(stopping)) {
   if (tls_ == nullptr) return;
   fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
@@ -42,9 +43,8 @@ HttpConnection::HttpConnection(socket_t socket, std::function<bool()> stopping,
   SSL_set_accept_state(tls_.get());
 }
 
-bool HttpConnection::AwaitHead(const std::function<bool()>& keep) {
+bool HttpConnection::AwaitHead() {
   constexpr std::string_view kEnd = "\r\n\r\n";
-  keep_ = keep;
   head_.clear();
   read_ = 0;
   if (broken_) return false;
@@ -96,19 +96,24 @@ milliseconds HttpConnection::Patience() const {
   if (phase_ == Phase::kReading || phase_ == Phase::kWriting) {
     return kHttpPatience + milliseconds(moved_ * 1000 >> 20U);
   }
-  if (!keep_()) return kHttpCrowded;
+  if (places_.crowded()) return kHttpCrowded;
   return phase_ == Phase::kIdle ? kHttpIdle : kHttpPatience;
 }
 
 bool HttpConnection::Await(short events) {
-  while (true) {
+  using Waits = HttpPlaces::Waits;
+  const bool for_head = phase_ == Phase::kIdle || phase_ == Phase::kHead;
+  places_.Set(socket_, for_head ? Waits::kForHead : Waits::kForClient,
+              started_);
+  bool ready = false;
+  while (!ready) {
     const auto took = SteadyClock::now() - started_;
-    if (took > Patience()) return false;
-    if (stopping_() && (phase_ != Phase::kWriting || took > kLastWords)) {
-      return false;
-    }
-    if (Poll(socket_, events, kSlice)) return true;
+    if (took > Patience()) break;
+    if (stopping_() && (phase_ != Phase::kWriting || took > kLastWords)) break;
+    ready = Poll(socket_, events, kSlice);
   }
+  places_.Set(socket_, Waits::kNot, started_);
+  return ready;
 }
 
 ssize_t HttpConnection::Move(short events,

@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "coordinator/rest/http_places.h"
 #include "coordinator/security/openssl.h"
 
 namespace ucudnn {
@@ -20,15 +21,14 @@ class HttpConnection final : public httplib::Stream {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `stopping` tells when the server stops; `tls`, if not null, encrypts. Does
-  // not close the socket.
-  HttpConnection(socket_t socket, std::function<bool()> stopping, SSL_CTX* tls);
+  // `stopping` tells when the server stops; `tls`, if not null, encrypts. The
+  // socket has one of the `places`; it is not closed.
+  HttpConnection(socket_t socket, HttpPlaces& places,
+                 std::function<bool()> stopping, SSL_CTX* tls);
 
   // Waits for the head of the next request; false if it does not come in time,
-  // or if the last request was not read or answered to its end. `keep` tells
-  // whether the connection may wait as long as kHttpIdle and kHttpPatience;
-  // otherwise it may for kHttpCrowded.
-  bool AwaitHead(const std::function<bool()>& keep);
+  // or if the last request was not read or answered to its end.
+  bool AwaitHead();
   // Of the request that comes next, with the empty line at its end; without it
   // if it is longer than kMaxHttpHeadBytes.
   const std::string& head() const { return head_; }
@@ -69,8 +69,8 @@ class HttpConnection final : public httplib::Stream {
   const socket_t socket_;
   const SslPtr tls_;  // null: plaintext
   std::string certificate_;
+  HttpPlaces& places_;
   const std::function<bool()> stopping_;
-  std::function<bool()> keep_;
   bool broken_ = false;  // a read or write failed
   bool shaken_ = false;  // keys are agreed on
   Phase phase_ = Phase::kIdle;

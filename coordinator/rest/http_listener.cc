@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <httplib.h>
 #include <malloc.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -26,6 +27,7 @@
 #include "coordinator/limits.h"
 #include "coordinator/rest/http_connection.h"
 #include "coordinator/rest/http_head.h"
+#include "coordinator/rest/http_places.h"
 #include "coordinator/rest/problem.h"
 #include "coordinator/security/guard.h"
 
@@ -44,14 +46,12 @@ std::string Answer(const Error& error, int status, std::string_view title) {
 
 // To a connection too many.
 const std::string& TooMany() {
-  static const std::string answer =
-      Answer({Code::kUnavailable, "all HTTP connections are in use"}, 503,
-             "Service Unavailable");
+  static const std::string answer = Answer(
+      {Code::kUnavailable, "all HTTP connections that you may have are in use"},
+      503, "Service Unavailable");
   return answer;
 }
 
-// Set while this thread answers TooMany().
-thread_local bool refusing = false;
 // Set if the request that this thread answers was not read to its end.
 thread_local bool unread = false;
 
@@ -65,31 +65,28 @@ thread_local std::optional<Refusal> refusal;
 // Of the client whom this thread answers.
 thread_local std::string client_certificate;
 
-// A thread for each connection, up to a number; the listening thread refuses
-// those on top.
+// A thread for each connection.
 class ConnectionThreads final : public httplib::ThreadPool {
  public:
-  ConnectionThreads(std::size_t max, std::atomic<std::size_t>* open)
-      : ThreadPool(max), max_(max), open_(*open) {}
+  explicit ConnectionThreads(std::size_t max) : ThreadPool(max) {}
 
-  void enqueue(std::function<void()> serve) override {
-    if (open_ >= max_) {
-      refusing = true;
-      serve();
-      refusing = false;
-      return;
-    }
-    ++open_;
-    ThreadPool::enqueue([this, serve = std::move(serve)] {
-      serve();
-      --open_;
-    });
+  // The listening thread itself finds a place for the connection.
+  void enqueue(std::function<void()> accept) override { accept(); }
+  void Serve(std::function<void()> serve) {
+    ThreadPool::enqueue(std::move(serve));
   }
-
- private:
-  const std::size_t max_;
-  std::atomic<std::size_t>& open_;
 };
+
+// The address of the socket's client, without the port.
+std::string SourceOf(socket_t socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* peer = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> host{};
+  getpeername(socket, peer, &size);
+  getnameinfo(peer, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return host.data();
+}
 
 // Bytes that count towards a sum while this lives.
 class Share {
@@ -116,8 +113,8 @@ class Share {
 class HttpListener::Server final : public httplib::Server {
  public:
   Server(std::size_t max_connections, const Guard& guard)
-      : max_(max_connections), guard_(guard) {
-    new_task_queue = [this] { return new ConnectionThreads(max_, &open_); };
+      : max_(max_connections), guard_(guard), places_(max_connections) {
+    new_task_queue = [this] { return threads_ = new ConnectionThreads(max_); };
     set_payload_max_length(std::size_t{kMaxRequestBytes});
     set_keep_alive_max_count(1000);
     // Without SO_REUSEPORT, which would let two processes share the port.
@@ -332,8 +329,17 @@ class HttpListener::Server final : public httplib::Server {
                response, status);
   }
 
+  // In the listening thread.
   bool process_and_close_socket(socket_t socket) override {
-    if (refusing && guard_.files() == nullptr) {
+    if (places_.Take(socket, SourceOf(socket))) {
+      threads_->Serve([this, socket] {
+        Serve(socket);
+        places_.Leave(socket);
+        Close(socket);
+      });
+      return true;
+    }
+    if (guard_.files() == nullptr) {
       (void)!send(socket, TooMany().data(), TooMany().size(),
                   MSG_DONTWAIT | MSG_NOSIGNAL);
       // What is not read would make the system reset the connection, and the
@@ -341,12 +347,14 @@ class HttpListener::Server final : public httplib::Server {
       std::array<char, 4096> unread_bytes;
       (void)!recv(socket, unread_bytes.data(), unread_bytes.size(),
                   MSG_DONTWAIT);
-    } else if (!refusing) {
-      Serve(socket);
     }
+    Close(socket);
+    return true;
+  }
+
+  static void Close(socket_t socket) {
     shutdown(socket, SHUT_RDWR);
     close(socket);
-    return true;
   }
 
   void Serve(socket_t socket) {
@@ -354,12 +362,13 @@ class HttpListener::Server final : public httplib::Server {
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     const std::shared_ptr<SSL_CTX> tls = guard_.tls();
     HttpConnection connection(
-        socket, [this] { return svr_sock_ == INVALID_SOCKET; }, tls.get());
+        socket, places_, [this] { return svr_sock_ == INVALID_SOCKET; },
+        tls.get());
     client_certificate.clear();
     bool closed = false;
     for (std::size_t left = keep_alive_max_count_; left > 0 && !closed;
          --left) {
-      if (!connection.AwaitHead([this] { return open_ <= max_ / 2; })) return;
+      if (!connection.AwaitHead()) return;
       const Result<HttpHead> head = ParseHttpHead(connection.head());
       const auto restrict = [&](httplib::Request& request) {
         // Many ranges of a long answer would be a far longer one.
@@ -393,6 +402,8 @@ class HttpListener::Server final : public httplib::Server {
       }
       if (unread) {
         connection.Close();
+        places_.Set(socket, HttpPlaces::Waits::kForHead,
+                    std::chrono::steady_clock::now());
         return Drain(socket);
       }
     }
@@ -418,7 +429,8 @@ class HttpListener::Server final : public httplib::Server {
   const std::size_t max_;
   const Guard& guard_;
   std::string host_;
-  std::atomic<std::size_t> open_ = 0;
+  HttpPlaces places_;
+  ConnectionThreads* threads_ = nullptr;  // httplib's, while it listens
   std::atomic<std::size_t> body_bytes_ = 0;
   std::vector<Known> routes_;
 };

@@ -48,7 +48,9 @@ class HttpListener {
   using Handler =
       std::function<void(const httplib::Request&, httplib::Response*)>;
 
-  // More than `max_connections` at once are answered 503, or over TLS closed.
+  // With more than `max_connections` at once, or half of them of one address,
+  // those that keep us waiting are closed (http_places.h); if none does, a new
+  // one is answered 503, or over TLS closed.
   // Over TLS if the guard has files for that.
   HttpListener(std::size_t max_connections, const Guard& guard);
   ~HttpListener();

@@ -29,10 +29,13 @@ namespace {
 // A TCP connection to a port of this host.
 class Connection {
  public:
-  explicit Connection(int port)
+  // From 127.0.0.`host`.
+  explicit Connection(int port, unsigned host = 1)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+    bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address),
@@ -82,10 +85,11 @@ std::set<std::string> ThreadsOf(pid_t process) {
 
 using Connections = std::vector<std::unique_ptr<Connection>>;
 
-Connections Open(int count, int port, const std::string& first) {
+Connections Open(int count, int port, const std::string& first,
+                 unsigned host = 1) {
   Connections connections;
   for (int i = 0; i < count; ++i) {
-    connections.push_back(std::make_unique<Connection>(port));
+    connections.push_back(std::make_unique<Connection>(port, host));
     EXPECT_TRUE(connections.back()->connected());
     connections.back()->Send(first);
   }
@@ -145,18 +149,40 @@ TEST_F(OverloadTest, AnswersOthersWhileConnectionsDrip) {
             kHttpPatience + std::chrono::seconds(5));
 }
 
-TEST_F(OverloadTest, RefusesConnectionsOnTopAndAnswersProbesElsewhere) {
-  const Connections open =
-      Open(static_cast<int>(kMaxHttpConnections), cluster_.http_port(), "GET ");
-  ASSERT_TRUE(WaitUntil([&] {
-    const Connection one_more(cluster_.http_port());
-    one_more.Send("GET /livez HTTP/1.1\r\n\r\n");
-    return one_more.Receive().starts_with("HTTP/1.1 503");
-  }));
-  for (const char* path : {"/livez", "/readyz", "/metrics"}) {
-    EXPECT_TRUE(Answers(cluster_.probe_port(), path)) << path;
+TEST_F(OverloadTest, AnswersWhoeverAsksThoughOthersHoldAllPlaces) {
+  for (const int port : {cluster_.http_port(), cluster_.probe_port()}) {
+    for (const char* first : {"", "GET "}) {
+      std::vector<Connections> open;
+      for (unsigned host = 1; host <= 3; ++host) {
+        open.push_back(
+            Open(static_cast<int>(kMaxHttpConnections), port, first, host));
+      }
+      for (const char* path : {"/livez", "/readyz", "/metrics"}) {
+        EXPECT_TRUE(Answers(port, path)) << port << path << first;
+      }
+    }
   }
   EXPECT_FALSE(Answers(cluster_.probe_port(), "/v1/status"));
+}
+
+TEST_F(OverloadTest, ClosesIdleConnectionsWhileManyAreOpen) {
+  constexpr int kThird = static_cast<int>(kMaxHttpConnections) / 3;
+  std::vector<Connections> open;
+  open.push_back(Open(kThird, cluster_.http_port(), ""));
+  ASSERT_TRUE(Answers(cluster_.http_port(), "/livez"));
+  const auto start = std::chrono::steady_clock::now();
+  open.push_back(Open(kThird, cluster_.http_port(), "", 2));
+  const auto ended = [&] {
+    int count = 0;
+    for (const Connections& some : open) {
+      for (const auto& connection : some) count += connection->Ended() ? 1 : 0;
+    }
+    return count;
+  };
+  constexpr int kTooMany =
+      2 * kThird - static_cast<int>(kMaxHttpConnections) / 2;
+  EXPECT_TRUE(WaitUntil([&] { return ended() >= kTooMany; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kHttpIdle / 3);
 }
 
 TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
