@@ -185,8 +185,14 @@ void Metrics::CountTransaction(bool write, std::chrono::nanoseconds took) {
 }
 
 std::string Metrics::Text(const v1::StatusResponse& status,
+                          std::chrono::nanoseconds age,
                           const Activity& activity) const {
   std::vector<MetricFamily> families = registry_.Collect();
+  families.push_back(
+      Single("ucudnn_status_age_seconds",
+             "How long ago the database told the numbers of agents, devices, "
+             "networks, tasks and jobs",
+             MetricType::Gauge, std::chrono::duration<double>(age).count()));
   families.push_back(Gauge("ucudnn_agents_online", "Agents that are online", "",
                            {{"", status.agents_online()}}));
   families.push_back(Gauge("ucudnn_devices_online",

@@ -29,9 +29,10 @@ class Metrics {
   // Counts a transaction of the database.
   void CountTransaction(bool write, std::chrono::nanoseconds took);
 
-  // All counters, what the coordinator did, the gauges of `status`, and those
-  // of this process, as OpenMetrics 1.0 text.
+  // All counters, what the coordinator did, the gauges of `status`, which was
+  // read `age` ago, and those of this process, as OpenMetrics 1.0 text.
   std::string Text(const v1::StatusResponse& status,
+                   std::chrono::nanoseconds age,
                    const Activity& activity) const;
 
  private:

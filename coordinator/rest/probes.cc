@@ -2,6 +2,16 @@
 
 #include <httplib.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
 #include "coordinator/rest/http_listener.h"
@@ -9,6 +19,68 @@
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
+namespace {
+
+// What the database told last. A thread asks it, so that one that does not
+// answer keeps nobody waiting for longer than kPatience.
+class LastStatus {
+ public:
+  struct Known {
+    v1::StatusResponse status;
+    std::chrono::nanoseconds age{};
+  };
+
+  explicit LastStatus(Coordinator& coordinator)
+      : coordinator_(coordinator),
+        asking_([this](const std::stop_token& stop) { Ask(stop); }) {}
+
+  // The answer to a question asked after this call began, or to one that runs;
+  // if none comes, the last one. kUnavailable, or the database's error, if
+  // there never was one. Thread-safe.
+  Result<Known> Get() {
+    constexpr std::chrono::milliseconds kPatience{2'000};
+    std::unique_lock lock(mutex_);
+    wanted_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, kPatience,
+                      [&, before = asked_] { return asked_ > before; });
+    if (!known_) return tl::unexpected<Error>(why_);
+    return Known{*known_, Clock::now() - told_};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Ask(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this] { return wanted_; })) {
+      wanted_ = false;
+      lock.unlock();
+      Result<v1::StatusResponse> status = coordinator_.GetStatus({});
+      lock.lock();
+      ++asked_;
+      if (status) {
+        known_ = *std::move(status);
+        told_ = Clock::now();
+      } else {
+        why_ = std::move(status).error();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  Coordinator& coordinator_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool wanted_ = false;
+  std::int64_t asked_ = 0;
+  std::optional<v1::StatusResponse> known_;
+  Clock::time_point told_;
+  Error why_{Code::kUnavailable, "the database has not answered yet"};
+  std::jthread asking_;
+};
+
+}  // namespace
 
 void AddProbes(Dispatcher& dispatcher, const Health& health,
                HttpListener* http) {
@@ -26,19 +98,22 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
               });
   http->Route(
       "GET", "/metrics",
-      [&dispatcher](const Http& request, httplib::Response* response) {
+      [&dispatcher,
+       last = std::make_shared<LastStatus>(dispatcher.coordinator())](
+          const Http& request, httplib::Response* response) {
         const auto admitted = dispatcher.guard().Admit(
             {.host = request.remote_addr,
              .certificate = HttpListener::ClientCertificate(),
              .authorization = request.get_header_value("Authorization")},
             kReadMetrics, {});
         if (!admitted) return ReplyError(admitted.error(), response);
-        const auto status = dispatcher.coordinator().GetStatus({});
-        if (!status) return ReplyError(status.error(), response);
-        response->set_content(dispatcher.metrics().Text(
-                                  *status, dispatcher.coordinator().activity()),
-                              "application/openmetrics-text; version=1.0.0; "
-                              "charset=utf-8");
+        const auto known = last->Get();
+        if (!known) return ReplyError(known.error(), response, 503);
+        response->set_content(
+            dispatcher.metrics().Text(known->status, known->age,
+                                      dispatcher.coordinator().activity()),
+            "application/openmetrics-text; version=1.0.0; "
+            "charset=utf-8");
       });
 }
 

@@ -32,6 +32,7 @@ class MetricsTest : public ::testing::Test {
 
   std::string Text() {
     return metrics_.Text(coordinator_.GetStatus({}).value(),
+                         std::chrono::milliseconds(1'500),
                          coordinator_.activity());
   }
 
@@ -80,6 +81,7 @@ TEST_F(MetricsTest, TellTheBuildAndTheProcess) {
         text, std::regex("\n" + std::string(name) + " [0-9]")))
         << name;
   }
+  EXPECT_THAT(text, HasSubstr("\nucudnn_status_age_seconds 1.5\n"));
   EXPECT_THAT(text, EndsWith("# EOF\n"));
 }
 

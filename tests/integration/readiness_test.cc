@@ -91,6 +91,31 @@ TEST_F(PostgresReadinessTest, KnowsAFrozenDatabase) {
   EXPECT_TRUE(WaitUntil([&] { return Health(*cluster_) == 1; }));
 }
 
+TEST_F(PostgresReadinessTest, TellsMetricsWithTheirAgeOfAFrozenDatabase) {
+  // In seconds; -1 if /metrics does not answer.
+  const auto age = [this] {
+    const std::string name = "\nucudnn_status_age_seconds ";
+    const auto answer =
+        httplib::Client("127.0.0.1", cluster_->http_port()).Get("/metrics");
+    if (!answer || answer->status != 200) return -1.0;
+    EXPECT_THAT(answer->body, HasSubstr("\nucudnn_agents_online 0\n"));
+    const std::size_t at = answer->body.find(name);
+    if (at == std::string::npos) return -1.0;
+    return std::stod(answer->body.substr(at + name.size()));
+  };
+  const auto is_fresh = [&] {
+    const double seconds = age();
+    return seconds >= 0 && seconds < 0.5;
+  };
+  EXPECT_TRUE(WaitUntil(is_fresh));
+  postgres_->Freeze();
+  const auto start = steady_clock::now();
+  EXPECT_GE(age(), 1.0);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(5'000));
+  postgres_->Thaw();
+  EXPECT_TRUE(WaitUntil(is_fresh));
+}
+
 TEST_F(PostgresReadinessTest, KnowsAStoppedDatabase) {
   ASSERT_TRUE(postgres_->Kill());
   EXPECT_TRUE(BecomesWithinASecond(*cluster_, 503));
