@@ -1,6 +1,7 @@
 #include "coordinator/rpc/server.h"
 
 #include <arpa/inet.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -21,6 +22,7 @@
 #include "base/service/backoff.h"
 #include "base/service/call.h"
 #include "base/service/log.h"
+#include "base/service/rate_limit.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
 #include "coordinator/rpc/acceptor.h"
@@ -147,6 +149,23 @@ grpc::Status Answer(Calls& calls, const char* method,
   }
   if (busy) context->AddTrailingMetadata(kPushbackHeader, "1000");
   return ToGrpc(tl::unexpected<Error>(std::move(result).error()));
+}
+
+// gRPC writes a line for each handshake that fails, among others: whoever
+// reaches the port could fill the log.
+void LogForGrpc(gpr_log_func_args* line) {
+  constexpr int kLines = 5;
+  constexpr std::int64_t kIntervalMs = 10'000;
+  static RateLimit limit(kLines, kIntervalMs);
+  const std::string_view path = line->file;
+  const std::string at =
+      fmt::format("{}:{}", path.substr(path.rfind('/') + 1), line->line);
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+  const auto left_out = limit.Allow(at, now.count());
+  if (!left_out) return;
+  spdlog::warn("event=grpc_message at={} why={} left_out={}", at,
+               Quoted(line->message), *left_out);
 }
 
 #define UCUDNN_RPC(Method, RequestType, ResponseType)                       \
@@ -480,6 +499,7 @@ class GrpcServer final : public RpcServer {
 
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                                                     Dispatcher& dispatcher) {
+  gpr_set_log_function(LogForGrpc);
   auto server = std::make_unique<GrpcServer>(dispatcher);
   UCUDNN_RETURN_IF_ERROR(server->Listen(address));
   return server;

@@ -1,13 +1,15 @@
 #include <gmock/gmock.h>
-#include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/service/clock.h"
@@ -25,38 +27,48 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::SizeIs;
 
-// What gRPC says of handshakes while this exists.
+// What the log says of handshakes while this exists.
 class HandshakeLog {
  public:
-  HandshakeLog() {
-    Lines().clear();
-    gpr_set_log_function([](gpr_log_func_args* line) {
-      if (std::strstr(line->message, "andshake") == nullptr) return;
-      const std::lock_guard lock(Mutex());
-      Lines().emplace_back(line->message);
-    });
+  HandshakeLog() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", lines_));
   }
-  ~HandshakeLog() { gpr_set_log_function(nullptr); }
+  ~HandshakeLog() { spdlog::set_default_logger(before_); }
   HandshakeLog(const HandshakeLog&) = delete;
   HandshakeLog& operator=(const HandshakeLog&) = delete;
 
-  static std::vector<std::string> Text() {
-    const std::lock_guard lock(Mutex());
-    return Lines();
-  }
+  std::vector<std::string> Text() const { return lines_->Text(); }
 
  private:
-  static std::mutex& Mutex() {
-    static std::mutex mutex;
-    return mutex;
-  }
-  static std::vector<std::string>& Lines() {
-    static std::vector<std::string> lines;
-    return lines;
-  }
+  class Lines final : public spdlog::sinks::base_sink<std::mutex> {
+   public:
+    std::vector<std::string> Text() {
+      const std::lock_guard lock(mutex_);
+      return lines_;
+    }
+
+   private:
+    void sink_it_(const spdlog::details::log_msg& line) override {
+      std::string text(line.payload.data(), line.payload.size());
+      if (text.find("andshake") != std::string::npos) {
+        lines_.push_back(std::move(text));
+      }
+    }
+    void flush_() override {}
+
+    std::vector<std::string> lines_;
+  };
+
+  const std::shared_ptr<spdlog::logger> before_;
+  const std::shared_ptr<Lines> lines_ = std::make_shared<Lines>();
 };
 
 class RpcServerTest : public ::testing::Test {
@@ -154,7 +166,25 @@ TEST_F(RpcServerTest, LooksAtItsListenerOverTlsWithoutALineInTheLog) {
       ->WaitForConnected(std::chrono::system_clock::now() +
                          std::chrono::seconds(1));
   EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
-  EXPECT_THAT(log.Text()[0], HasSubstr("wrong version number"));
+  EXPECT_THAT(log.Text()[0], AllOf(HasSubstr("event=grpc_message at="),
+                                   HasSubstr("wrong version number")));
+}
+
+TEST_F(RpcServerTest, WritesFewLinesForManyFailedHandshakes) {
+  const HandshakeLog log;
+  const test::Certificates certificates;
+  const std::unique_ptr<Guard> guard =
+      Guard::Open(certificates.guard()).value();
+  Dispatcher dispatcher(coordinator_, metrics_, *guard);
+  const std::unique_ptr<RpcServer> server =
+      RpcServer::Start("127.0.0.1:0", dispatcher).value();
+  for (int i = 0; i < 40; ++i) {
+    httplib::Client http("127.0.0.1", server->port());
+    EXPECT_FALSE(http.Get("/"));  // once it is closed
+  }
+  EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
+  server->Stop();
+  EXPECT_THAT(log.Text(), SizeIs(AllOf(Ge(1), Le(5))));
 }
 
 TEST_F(RpcServerTest, RefusesLaterCallsWhenItIsStopped) {
