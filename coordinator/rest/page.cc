@@ -49,7 +49,7 @@ void ServeFromFolder(const PageFile& file, const std::string& folder,
       ReadFile(fmt::format("{}/{}", folder, file.name), kMaxFile);
   if (!content) {
     response->status = 404;
-    response->set_content(content.error().message + "\n",
+    response->set_content(fmt::format("--ui-dir has no {}\n", file.name),
                           "text/plain; charset=utf-8");
     return;
   }

@@ -308,10 +308,18 @@ tl::unexpected<Error> PostgresConnection::Failed(const PGresult* result) {
   }
   failure_ = verdict.failure;
   // The lines behind the first repeat the statement.
-  const std::string_view what = result == nullptr
-                                    ? PQerrorMessage(connection_.get())
-                                    : PQresultErrorMessage(result);
-  return Fail(verdict.code, "PostgreSQL: {}", what.substr(0, what.find('\n')));
+  std::string_view what = result == nullptr ? PQerrorMessage(connection_.get())
+                                            : PQresultErrorMessage(result);
+  what = what.substr(0, what.find('\n'));
+  // Clients read this, and need not know where the database is.
+  constexpr std::string_view kWhere = "connection to server ";
+  constexpr std::string_view kFailed = " failed: ";
+  const std::size_t failed = what.find(kFailed);
+  if (what.starts_with(kWhere) && failed != std::string_view::npos) {
+    return Fail(verdict.code, "PostgreSQL: no connection: {}",
+                what.substr(failed + kFailed.size()));
+  }
+  return Fail(verdict.code, "PostgreSQL: {}", what);
 }
 
 }  // namespace ucudnn

@@ -57,16 +57,17 @@ Code CodeOf(int extended) {
   }
 }
 
-// Runs `body`, which returns a Result; exceptions become errors.
+// Runs `body`, which returns a Result; exceptions become errors. Clients read
+// them, so they do not tell where the database is.
 template <class Body>
-auto Guarded(const std::string& path, const Body& body) -> decltype(body()) {
+auto Guarded(const Body& body) -> decltype(body()) {
   try {
     return body();
   } catch (const SQLite::Exception& e) {
-    return Fail(CodeOf(e.getExtendedErrorCode()), "SQLite, {}: {} ({})", path,
-                e.what(), e.getErrorStr());
+    return Fail(CodeOf(e.getExtendedErrorCode()), "SQLite: {} ({})", e.what(),
+                e.getErrorStr());
   } catch (const std::exception& e) {
-    return Fail(Code::kInternal, "SQLite, {}: {}", path, e.what());
+    return Fail(Code::kInternal, "SQLite: {}", e.what());
   }
 }
 
@@ -185,9 +186,8 @@ class SqliteConnection final : public SqlTransaction {
  public:
   // Throws SQLite::Exception.
   explicit SqliteConnection(const std::string& path)
-      : path_(path),
-        // One thread at a time has it, so SQLite need not lock it for each
-        // column that is read.
+      :  // One thread at a time has it, so SQLite need not lock it for each
+         // column that is read.
         database_(
             path,
             SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
@@ -213,7 +213,7 @@ class SqliteConnection final : public SqlTransaction {
   }
 
   Status ExecuteScript(const std::string& script) override {
-    return Guarded(path_, [&]() -> Status {
+    return Guarded([&]() -> Status {
       database_.exec(script);
       return {};
     });
@@ -223,7 +223,7 @@ class SqliteConnection final : public SqlTransaction {
   Result<std::vector<SqlRow>> DoQuery(
       const std::string& statement,
       std::span<const SqlValue> parameters) override {
-    return Guarded(path_, [&]() -> Result<std::vector<SqlRow>> {
+    return Guarded([&]() -> Result<std::vector<SqlRow>> {
       std::vector<SqlRow> rows;
       if (parameters.size() > kMaxKeptParameters) {
         SQLite::Statement once = Prepare(statement);
@@ -241,7 +241,7 @@ class SqliteConnection final : public SqlTransaction {
   Result<std::vector<SqlRow>> DoQuery(
       const std::string& statement, const SqlRows& rows,
       std::span<const SqlValue> parameters) override {
-    return Guarded(path_, [&]() -> Result<std::vector<SqlRow>> {
+    return Guarded([&]() -> Result<std::vector<SqlRow>> {
       const Used used(Kept(WithOneRow(statement, rows, parameters.size())));
       BindAll(used.statement, parameters);
       RowBinder binder(used.statement, rows,
@@ -281,7 +281,6 @@ class SqliteConnection final : public SqlTransaction {
     return {database_, statement};
   }
 
-  std::string path_;
   SQLite::Database database_;
   std::unordered_map<std::string, SQLite::Statement> statements_;
 };
@@ -303,7 +302,7 @@ class SqliteDatabase final : public SqlDatabase {
         (geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize);
     if (left >= kLeastRoom) return {};
     return Fail(Code::kResourceExhausted,
-                "SQLite, {}: the disk has {} left; {} are needed", path_,
+                "SQLite: the disk has {} left; {} are needed",
                 FormatBytes(Bytes(left)), FormatBytes(Bytes(kLeastRoom)));
   }
 
@@ -311,7 +310,7 @@ class SqliteDatabase final : public SqlDatabase {
     auto& pool =
         mode == TransactionMode::kWrite || in_memory_ ? writer_ : readers_;
     UCUDNN_ASSIGN_OR_RETURN(auto connection, pool.Take([&] {
-      return Guarded(path_, [&]() -> Result<std::unique_ptr<SqliteConnection>> {
+      return Guarded([&]() -> Result<std::unique_ptr<SqliteConnection>> {
         return std::make_unique<SqliteConnection>(path_);
       });
     }));
@@ -352,11 +351,13 @@ Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url) {
   const bool in_memory = url == "sqlite::memory:";
   const std::string path =
       in_memory ? ":memory:" : url.substr(kFile.size() - 1);
-  return Guarded(path, [&]() -> Result<std::unique_ptr<SqlDatabase>> {
+  auto opened = Guarded([&]() -> Result<std::unique_ptr<SqlDatabase>> {
     auto writer = std::make_unique<SqliteConnection>(path);
     if (!in_memory) UCUDNN_RETURN_IF_ERROR(EnableWal(writer->database()));
     return std::make_unique<SqliteDatabase>(path, in_memory, std::move(writer));
   });
+  if (!opened) return Within(path, std::move(opened).error());
+  return opened;
 }
 
 }  // namespace ucudnn

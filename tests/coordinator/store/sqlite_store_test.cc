@@ -15,6 +15,7 @@ namespace ucudnn {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FileDatabase final : public TestDatabase {
  public:
@@ -146,6 +147,17 @@ TEST(SqliteStoreTest, ReportsAFullDisk) {
   EXPECT_EQ(full.error().code, Code::kResourceExhausted);
   // The transaction was rolled back, and the next one runs.
   EXPECT_TRUE(run("INSERT INTO a VALUES (1)"));
+}
+
+// Clients read errors; where the database is, is none of their business.
+TEST(SqliteStoreTest, FailsWithoutTellingItsFile) {
+  const FileDatabase file;
+  const auto store = OpenStore(file.url()).value();
+  Exec(file.file(), "DROP TABLE plans");
+  const auto failed = store->FindPlan("k");
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr("SQLite: no such table"));
+  EXPECT_THAT(failed.error().message, Not(HasSubstr(file.file())));
 }
 
 TEST(SqliteStoreTest, LetsReadersContinueDuringAWrite) {
