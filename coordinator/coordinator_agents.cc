@@ -164,6 +164,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     return Fail(Code::kInvalidArgument,
                 "the report lacks epoch, kind or problem of its task");
   }
+  UCUDNN_RETURN_IF_ERROR(
+      DeviceOf(store_, request.agent_id(), request.device_id()));
   const LeaseRef lease{request.task_id(), request.lease_token()};
   const ReportIdentity identity{request.epoch(), request.kind(),
                                 request.problem()};

@@ -130,7 +130,8 @@ class Agents {
   virtual Status SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) = 0;
   // Sets the agent's hold, or ends it if absent, and records the action.
-  // kNotFound.
+  // kNotFound. kPermissionDenied: `own_only`, and the agent has a hold by
+  // another than the action's.
   virtual Status HoldAgent(const std::string& agent,
                            const std::optional<HoldRecord>& hold,
                            const ActionRecord& action) = 0;

@@ -239,14 +239,20 @@ Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
 
 Status SqlStore::HoldAgent(const std::string& agent,
                            const std::optional<HoldRecord>& hold,
-                           const ActionRecord& action) {
+                           const ActionRecord& action, bool own_only) {
   return database_->Run(
       TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_ASSIGN_OR_RETURN(
-            const auto found,
-            sql.Query("SELECT id FROM agents WHERE id = $1", {agent}));
-        if (found.empty()) {
-          return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+            const AgentRecord found,
+            OneRecord(sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1",
+                                {agent}),
+                      AgentOf, fmt::format("agent '{}'", agent)));
+        if (own_only && found.hold && found.hold->who != action.who) {
+          return Fail(Code::kPermissionDenied,
+                      "{} holds node '{}' ({}: {}); {} may change only a hold "
+                      "of its own",
+                      found.hold->who, agent, found.hold->what,
+                      found.hold->reason, action.who);
         }
         UCUDNN_RETURN_IF_ERROR(
             hold

@@ -233,8 +233,10 @@ Result<std::string> ReadEpoch(SqlTransaction& sql);
 Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
                      const std::string& kind, const std::string& problem,
                      std::string_view what);
+// kFailedPrecondition if the lease is not the task's latest.
+Status CheckLease(const TaskRecord& task, const LeaseRef& lease);
 
-// Ends a task's lease. The token stays, so that the next one is larger.
+// Ends a task's lease. The token stays, so that repeated reports are known.
 inline constexpr char kNoLease[] =
     "agent = '', device = '', lease_until_ms = 0";
 

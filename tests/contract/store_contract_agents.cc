@@ -152,20 +152,20 @@ TEST_P(StoreContract, HoldsAgentsUntilTheyAreResumed) {
                             .outcome = ""};
   HoldRecord cordon = drain;
   cordon.what = "cordon";
-  ASSERT_TRUE(store().HoldAgent("a", cordon, action));
-  ASSERT_TRUE(store().HoldAgent("a", drain, action));
+  ASSERT_TRUE(store().HoldAgent("a", cordon, action, false));
+  ASSERT_TRUE(store().HoldAgent("a", drain, action, false));
   // A restart changes nothing.
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 200));
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
   EXPECT_EQ(store().ListAgents()->at(0).hold, drain);
   EXPECT_EQ(store().GetDevice("GPU-1")->hold, drain);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 0);
-  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action));
+  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action, false));
   EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
   EXPECT_EQ(store().ListDevices("")->at(0).hold, std::nullopt);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 1);
   EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(3));
-  EXPECT_EQ(store().HoldAgent("b", drain, action).error().code,
+  EXPECT_EQ(store().HoldAgent("b", drain, action, false).error().code,
             Code::kNotFound);
 }
 

@@ -288,6 +288,31 @@ TEST_F(AccessTest, AgentsActForThemselvesAndKeepTheirDevices) {
   EXPECT_THAT(taken.error_message(), HasSubstr("agent one"));
 }
 
+TEST_F(AccessTest, AgentsEndOnlyHoldsOfTheirOwn) {
+  const auto agent = Channel(certificates_.Issue(Role::kAgent, "one"));
+  const auto alice = Channel(certificates_.Issue(Role::kOperator, "alice"));
+  ASSERT_TRUE(Call(agent, "/ucudnn.v1.AgentService/Register", {},
+                   Registration("one"))
+                  .ok());
+  const auto hold = [](const auto& channel, const std::string& what) {
+    v1::HoldAgentRequest request;
+    request.set_agent_id("one");
+    request.set_what(what);
+    return Call(channel, "/ucudnn.v1.CoordinatorService/HoldAgent", {},
+                request);
+  };
+  EXPECT_TRUE(hold(agent, "cordon").ok());
+  EXPECT_TRUE(hold(agent, "resume").ok());
+  EXPECT_TRUE(hold(alice, "drain").ok());
+  for (const char* what : {"resume", "cordon"}) {
+    const grpc::Status refused = hold(agent, what);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr("operator alice holds node 'one'"));
+  }
+  EXPECT_TRUE(hold(alice, "resume").ok());
+}
+
 TEST_F(AccessTest, JobsNeedTheirKeys) {
   const auto channel = Channel(certificates_.Issue(Role::kJob, "team"));
   const std::string key = NewJobKey();
