@@ -37,15 +37,20 @@
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/security/guard.h"
+#include "coordinator/store/sqlite_lock.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr char kDefaultDatabase[] =
+    "sqlite:///var/lib/ucudnn/coordinator.db";
 
 struct Options {
   std::string listen = "127.0.0.1:7460";
   std::string http = "127.0.0.1:7461";
   std::string probes;  // empty: together with REST
-  std::string database = "sqlite:///var/lib/ucudnn/coordinator.db";
+  std::string database = kDefaultDatabase;
+  bool create = false;  // other SQLite databases than the default
   std::string log_level = "info";
   std::string ready_file;
   std::string ui_dir;
@@ -169,6 +174,10 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   KeepFreeMemory();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
                           OpenGuard(options));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SqliteLock> lock,
+      SqliteLock::Take(options.database,
+                       options.create || options.database == kDefaultDatabase));
   Metrics metrics;
   UCUDNN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Store> store,
@@ -350,6 +359,9 @@ CommandLine::CommandLine() {
           },
           "A file of mode 0600 with that URL instead, if it has a password")
       ->option_text("PATH");
+  daemon->add_flag("--create", options.create,
+                   "Make the SQLite database if there is none; the default one "
+                   "is always made");
   AddSecurityOptions(daemon, &options);
   daemon
       ->add_option("--lease-ms", options.coordinator.lease_ms,
