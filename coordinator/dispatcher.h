@@ -32,7 +32,7 @@ class Dispatcher {
       : coordinator_(coordinator), metrics_(metrics), guard_(guard) {}
 
   Coordinator& coordinator() { return coordinator_; }
-  const Metrics& metrics() const { return metrics_; }
+  Metrics& metrics() const { return metrics_; }
   const Guard& guard() const { return guard_; }
 
   // Runs the call `method` of the coordinator for the peer. Errors of the call;

@@ -70,6 +70,19 @@ inline constexpr std::size_t kMaxHeartbeats = 16;
 inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
 // Threads of gRPC, which has one for each call, running or waiting.
 inline constexpr int kMaxRpcThreads = 256;
+// An answer counts as unread after so long; clients read most within
+// milliseconds. Beyond so many of one connection, of one caller (by certificate
+// or token) and of all, calls end; further ones of that connection or caller are
+// answered RESOURCE_EXHAUSTED.
+inline constexpr std::chrono::milliseconds kUnreadAfter{250};
+inline constexpr std::ptrdiff_t kMaxUnreadOfAConnection = 16;
+inline constexpr std::ptrdiff_t kMaxUnreadOfACaller = 48;
+inline constexpr std::ptrdiff_t kMaxUnread = 128;
+// After so long the call of an unread answer ends. An answer of kMaxPageBytes
+// takes 10 s at 400 kB/s.
+inline constexpr std::chrono::milliseconds kRpcPatience{20'000};
+// Fewer free threads than that, and the coordinator is not ready.
+inline constexpr std::size_t kLeastFreeRpcThreads = 8;
 // Those that are kept for further calls.
 inline constexpr int kMaxIdleRpcThreads = 64;
 // Descriptors that gRPC's connections leave to others: REST, probes, the
