@@ -33,6 +33,7 @@
 #include "coordinator/lost_ranks.h"
 #include "coordinator/lru_cache.h"
 #include "coordinator/plan_cache.h"
+#include "coordinator/plan_uses.h"
 #include "coordinator/retention.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
@@ -63,8 +64,11 @@ struct CoordinatorOptions {
   // 1024 on three kinds needs some 180,000.
   std::int64_t max_queued_measurements = 1'000'000;
   std::int64_t max_queued_measurements_per_caller = 200'000;
+  // Ranks of jobs that one caller may register in a day. A rank's row takes
+  // some 200 bytes.
+  std::int64_t max_job_ranks_per_caller = 1'000'000;
   // What ended is deleted after so long.
-  KeepDays keep;
+  KeepDays keep = {.plans = 90};
   // The search for a plan's memory plans ends with the best so far.
   std::chrono::milliseconds memory_plan_time{30'000};
 };
@@ -208,6 +212,8 @@ class Coordinator {
   // Proposes to each running job whose ranks on the node get no part of the
   // batch a plan that gives them one.
   Result<std::vector<v1::DrainedJob>> ResumeJobs(const v1::Agent& node);
+  // kResourceExhausted if the caller has registered too many ranks lately.
+  Status CheckQuota(const v1::RegisterJobRequest& request);
   // Those of all draining nodes.
   Result<std::set<std::string>> DrainingDevices();
 
@@ -269,6 +275,7 @@ class Coordinator {
   IdleAdvice idle_;
   PlanCache plans_{kMaxCachedPlanBytes};
   LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
+  PlanUses plan_uses_;
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};
   // Used by Maintain only.
   Liveness agents_;

@@ -293,6 +293,12 @@ Status Coordinator::Maintain() {
   cross_checks_.LookAt(counts);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   BeginWatch();
+  if (const auto used = plan_uses_.Take(); !used.empty()) {
+    if (Status written = store_.UsePlans(used, clock_.NowMs()); !written) {
+      plan_uses_.PutBack(used);
+      return written;
+    }
+  }
   return PruneSome();
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/plan/job_plan.h"
+#include "base/service/call.h"
+#include "base/text.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/limits.h"
@@ -117,6 +119,21 @@ std::string Change(const v1::ReplanJobRequest& wanted,
 
 }  // namespace
 
+Status Coordinator::CheckQuota(const v1::RegisterJobRequest& request) {
+  constexpr std::int64_t kDayMs = 24 * 3'600'000;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t ranks,
+      store_.CountRanksOf(Call::Caller(), clock_.NowMs() - kDayMs));
+  const std::int64_t most = options()->max_job_ranks_per_caller;
+  if (ranks + request.ranks_size() <= most) return {};
+  // A repeat adds nothing.
+  if (store_.GetJob(request.job_id())) return {};
+  return Fail(Code::kResourceExhausted,
+              "this caller registered jobs of {} ranks within a day, and this "
+              "one has {}; up to {} are accepted (--max-job-ranks-per-caller)",
+              ranks, request.ranks_size(), most);
+}
+
 Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
     const v1::RegisterJobRequest& request) {
   if (request.ranks_size() < 1 || request.ranks_size() > kMaxRanks) {
@@ -124,8 +141,10 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
                 "the job has {} ranks; 1 to {} are accepted",
                 request.ranks_size(), kMaxRanks);
   }
+  UCUDNN_RETURN_IF_ERROR(CheckQuota(request));
   JobRecord job;
   job.id = request.job_id();
+  job.asked_by = Call::Caller();
   job.name = request.name();
   job.request = ToJson(request.request()).dump();
   job.auto_replan = request.auto_replan();
@@ -138,6 +157,14 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
       return Fail(Code::kInvalidArgument,
                   "ranks[{}].rank is {}; ranks must be listed in order from 0",
                   r, rank.rank());
+    }
+    for (const std::string* text :
+         {&rank.device_id(), &rank.device_kind(), &rank.host()}) {
+      if (text->size() <= kMaxRankTextBytes) continue;
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}] has the text '{}', {} bytes long; up to {} are "
+                  "accepted",
+                  r, Excerpt(*text, 40), text->size(), kMaxRankTextBytes);
     }
     ranks.push_back({.rank = r,
                      .device = rank.device_id(),

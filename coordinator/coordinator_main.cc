@@ -290,7 +290,8 @@ void AddRetentionOptions(CLI::App* daemon, KeepDays* keep) {
   add("--keep-steps-days", &keep->steps,
       "Delete step times of ended jobs after so long; 0: never");
   add("--keep-plans-days", &keep->plans,
-      "Delete plans that no job has after so long; 0: never");
+      "Delete plans that no job has and nobody asked for after so long; "
+      "0: never");
   add("--keep-jobs-days", &keep->jobs,
       "Delete ended jobs after so long; 0: never");
 }
@@ -418,6 +419,12 @@ CommandLine::CommandLine() {
                    options.coordinator.max_queued_measurements_per_caller,
                    "The same for each caller, by certificate or token; callers "
                    "without share one number")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  daemon
+      ->add_option("--max-job-ranks-per-caller",
+                   options.coordinator.max_job_ranks_per_caller,
+                   "Ranks of jobs that each caller may register in a day; "
+                   "callers without certificate and token share one number")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
   daemon
       ->add_option("--ready-file", options.ready_file,

@@ -192,6 +192,7 @@ Result<v1::Plan> Coordinator::PlanFor(const v1::PlanRequest& request,
   if (again) return *std::move(again);
   planned.measure_workspace = options()->measure_workspace;
   UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request, if_cut_off));
+  plan_uses_.Note(plan.id(), clock_.NowMs());
   planned.plan = plan.id();
   planned.cut_off = plan.cut_off();
   planned.made_ms = clock_.SteadyMs();
@@ -338,6 +339,7 @@ Result<v1::ListPlansResponse> Coordinator::ListPlans(
 Result<PlanBytes> Coordinator::GetPlanBytes(const v1::GetRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("plan id", id.error());
+  plan_uses_.Note(*id, clock_.NowMs());
   if (PlanBytes known = plans_.Find(*id, clock_.SteadyMs())) return known;
   const std::int64_t moment = plans_.Moment();
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.GetPlan(*id));

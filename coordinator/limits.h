@@ -13,6 +13,8 @@ namespace ucudnn {
 // Texts of a request: names, reasons, errors, versions. Lists show up to 1000
 // entries with several of them.
 inline constexpr std::size_t kMaxTextBytes = 4096;
+// Each text of a job's rank: its device, kind and host.
+inline constexpr std::size_t kMaxRankTextBytes = 512;
 // Networks are the largest requests: an ONNX model with its weights.
 inline constexpr int kMaxRequestBytes = 64 << 20;
 // Shapes of inputs that come with one; models have a few inputs.

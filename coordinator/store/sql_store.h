@@ -160,6 +160,8 @@ class SqlStore final : public Store {
       std::int64_t limit, std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
+  Status UsePlans(std::span<const std::int64_t> ids,
+                  UnixMillis now_ms) override;
   Status DeletePlan(std::int64_t id, const ActionRecord& action) override;
 
   // Jobs
@@ -176,6 +178,10 @@ class SqlStore final : public Store {
   Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::optional<std::int64_t> seen,
       std::int64_t plan, const std::string& reason, UnixMillis now_ms) override;
+  Status WithdrawJobRevision(const std::string& job, std::int64_t revision,
+                             const std::string& why) override;
+  Result<std::int64_t> CountRanksOf(const std::string& asked_by,
+                                    UnixMillis since_ms) override;
   Result<JobRevisionRecord> AcceptJobRevision(const std::string& job) override;
   Status AnswerJobRevision(const std::string& job, std::int64_t revision,
                            const std::string& rejected,
