@@ -62,12 +62,12 @@ Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
   }
 }
 
-// kUnavailable if the model of one of these kinds is missing.
+// kAborted if the model of one of these kinds is missing.
 Status CheckModels(const DeviceModels& models,
                    const std::set<std::string>& kinds) {
   for (const std::string& kind : kinds) {
     if (models.contains(kind)) continue;
-    return Fail(Code::kUnavailable,
+    return Fail(Code::kAborted,
                 "the device model of kind '{}' is missing: its devices measure "
                 "it when they come online; or import one with `ucudnn profiles "
                 "import`",
@@ -232,7 +232,7 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
     for (const std::string& kind : progress.kinds_without_device()) {
       why += fmt::format("; no device of kind '{}' is online", kind);
     }
-    return Fail(Code::kUnavailable,
+    return Fail(Code::kAborted,
                 "{} of {} measurements are missing and have been requested{}",
                 missing, progress.total(), why);
   }
