@@ -73,6 +73,13 @@ struct CoordinatorOptions {
   std::chrono::milliseconds memory_plan_time{30'000};
 };
 
+// Where ranks of some nodes may run.
+struct NodePlaces {
+  std::set<std::string> hosts;
+  std::set<std::string> devices;
+  std::set<std::string> devices_of_others;  // of other nodes
+};
+
 class Coordinator {
  public:
   Coordinator(CoordinatorOptions options, Store& store, const Clock& clock)
@@ -137,6 +144,7 @@ class Coordinator {
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
   Result<v1::Job> GetJob(const v1::GetRequest& request);
   Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request);
+  Result<v1::DeleteResponse> DeleteAgent(const v1::DeleteRequest& request);
   Result<v1::JobRank> GetJobRank(const v1::GetJobRankRequest& request);
   Result<v1::RegisterJobResponse> RegisterJob(
       const v1::RegisterJobRequest& request);
@@ -214,8 +222,9 @@ class Coordinator {
   Result<std::vector<v1::DrainedJob>> ResumeJobs(const v1::Agent& node);
   // kResourceExhausted if the caller has registered too many ranks lately.
   Status CheckQuota(const v1::RegisterJobRequest& request);
+  Result<NodePlaces> PlacesOf(const std::set<std::string>& nodes);
   // Those of all draining nodes.
-  Result<std::set<std::string>> DrainingDevices();
+  Result<NodePlaces> DrainingPlaces();
 
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);

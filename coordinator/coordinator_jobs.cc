@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/plan/job_plan.h"
@@ -304,6 +305,10 @@ Result<v1::ListJobsResponse> Coordinator::ListJobs(
         v1::Job& added = *response.add_jobs();
         added = ToProto(job);
         UCUDNN_ASSIGN_OR_RETURN(*added.mutable_request(), RequestOf(job));
+        if (job.plan && job.revision > 1) {
+          UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*job.plan));
+          *added.mutable_request() = plan.request();
+        }
         return bytes.Fill(added);
       }));
   return response;
@@ -336,6 +341,7 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
   UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
   // By revision and rank.
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
+  std::set<std::pair<std::int64_t, std::int64_t>> without_images;
   for (const JobRevisionRecord& record : details.revisions) {
     v1::JobRevision& revision = *job.add_revisions();
     revision = ToProto(record);
@@ -348,7 +354,14 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
     if (!record.plan) continue;
     UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*record.plan));
     revision.set_predicted_ns(plan.predicted_ns());
+    if (record.revision == details.job.revision) {
+      *job.mutable_request() = plan.request();
+    }
     for (const v1::RankPlan& rank : plan.ranks()) {
+      // Its steps only wait for the others'.
+      if (rank.batch() == 0) {
+        without_images.insert({record.revision, rank.rank()});
+      }
       predicted[{record.revision, rank.rank()}] =
           Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
     }
@@ -386,7 +399,10 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
     steps.set_predicted_ns(expected.count());
     steps.set_first_median_ns(
         history.first_median.value_or(Nanoseconds(0)).count());
-    if (record.revision != details.job.revision) continue;
+    if (record.revision != details.job.revision ||
+        without_images.contains({record.revision, record.rank})) {
+      continue;
+    }
     if (const auto drift =
             Drift(record.rank, history, expected, options()->drift_tolerance)) {
       job.add_drift(*drift);

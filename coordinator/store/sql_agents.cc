@@ -270,6 +270,34 @@ Status SqlStore::HoldAgent(const std::string& agent,
       });
 }
 
+Status SqlStore::DeleteAgent(const std::string& agent,
+                             const ActionRecord& action) {
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query("SELECT state FROM agents WHERE id = $1" +
+                          sql.dialect().lock_rows,
+                      {agent}));
+        if (found.empty()) {
+          return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+        }
+        if (found[0].Text(0) != Name(AgentState::kGone)) {
+          return Fail(Code::kFailedPrecondition,
+                      "node '{}' is {}; one that is gone is accepted: stop its "
+                      "agent first",
+                      agent, found[0].Text(0));
+        }
+        for (const char* statement :
+             {"DELETE FROM holds WHERE agent = $1",
+              "DELETE FROM devices WHERE agent = $1",
+              "DELETE FROM agents WHERE id = $1"}) {
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(statement, {agent}));
+        }
+        return ucudnn::AddAction(sql, action);
+      });
+}
+
 Result<std::vector<Pulse>> SqlStore::ListAgentPulses() {
   return InTransaction(
       *database_, TransactionMode::kRead, [](SqlTransaction& sql) {

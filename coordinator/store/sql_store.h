@@ -57,7 +57,9 @@ class SqlStore final : public Store {
                        const std::string& reason) override;
   Status HoldAgent(const std::string& agent,
                    const std::optional<HoldRecord>& hold,
-                   const ActionRecord& action) override;
+                   const ActionRecord& action, bool own_only) override;
+  Status DeleteAgent(const std::string& agent,
+                     const ActionRecord& action) override;
   Result<std::vector<Pulse>> ListAgentPulses() override;
   Result<std::vector<std::string>> ExpireAgents(
       std::span<const Pulse> silent) override;

@@ -46,8 +46,8 @@ const std::map<std::string, std::set<std::string>>& Expected() {
     add({"agent", "operator", "admin"}, {"HoldAgent"});
     add({"agent", "viewer", "job", "operator", "admin"},
         {"ListAgents", "ListDevices"});
-    add({"admin"},
-        {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob", "Prune"});
+    add({"admin"}, {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob",
+                    "DeleteAgent", "Prune"});
     add({"viewer", "job", "operator", "admin"},
         {"GetAgent",      "GetDevice",   "ListNetworks",   "GetNetwork",
          "ListProfiles",  "GetProfile",  "GetDeviceModel", "GetProblemProfile",
