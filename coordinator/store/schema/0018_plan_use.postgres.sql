@@ -1,4 +1,5 @@
 -- When each plan was asked for last, to the day.
 
 ALTER TABLE plans ADD COLUMN used_ms BIGINT NOT NULL DEFAULT 0;
-UPDATE plans SET used_ms = created_ms;
+-- When older ones were is not known.
+UPDATE plans SET used_ms = CAST(EXTRACT(EPOCH FROM now()) * 1000 AS BIGINT);
