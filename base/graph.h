@@ -98,9 +98,9 @@ struct Graph {
 std::vector<std::vector<std::size_t>> Predecessors(const Graph& graph);
 
 // The graph's convolutions in node order. A layer needs an input gradient if a
-// trained parameter precedes it on a path of floating-point tensors, or of those
-// that QuantizeLinear rounds, whose gradients pass as if it did not. O(nodes +
-// edges).
+// trained parameter precedes it on a path of floating-point tensors, or of
+// those that QuantizeLinear rounds, whose gradients pass as if it did not.
+// O(nodes + edges).
 Network NetworkOf(const Graph& graph);
 
 }  // namespace ucudnn

@@ -33,6 +33,7 @@
 #include "coordinator/lost_ranks.h"
 #include "coordinator/lru_cache.h"
 #include "coordinator/plan_cache.h"
+#include "coordinator/plan_uses.h"
 #include "coordinator/retention.h"
 #include "coordinator/single_flight.h"
 #include "coordinator/store/store.h"
@@ -63,10 +64,20 @@ struct CoordinatorOptions {
   // 1024 on three kinds needs some 180,000.
   std::int64_t max_queued_measurements = 1'000'000;
   std::int64_t max_queued_measurements_per_caller = 200'000;
+  // Ranks of jobs that one caller may register in a day. A rank's row takes
+  // some 200 bytes.
+  std::int64_t max_job_ranks_per_caller = 1'000'000;
   // What ended is deleted after so long.
-  KeepDays keep;
+  KeepDays keep = {.plans = 90};
   // The search for a plan's memory plans ends with the best so far.
   std::chrono::milliseconds memory_plan_time{30'000};
+};
+
+// Where ranks of some nodes may run.
+struct NodePlaces {
+  std::set<std::string> hosts;
+  std::set<std::string> devices;
+  std::set<std::string> devices_of_others;  // of other nodes
 };
 
 class Coordinator {
@@ -133,6 +144,7 @@ class Coordinator {
   Result<v1::ListJobsResponse> ListJobs(const v1::ListRequest& request);
   Result<v1::Job> GetJob(const v1::GetRequest& request);
   Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request);
+  Result<v1::DeleteResponse> DeleteAgent(const v1::DeleteRequest& request);
   Result<v1::JobRank> GetJobRank(const v1::GetJobRankRequest& request);
   Result<v1::RegisterJobResponse> RegisterJob(
       const v1::RegisterJobRequest& request);
@@ -208,8 +220,11 @@ class Coordinator {
   // Proposes to each running job whose ranks on the node get no part of the
   // batch a plan that gives them one.
   Result<std::vector<v1::DrainedJob>> ResumeJobs(const v1::Agent& node);
+  // kResourceExhausted if the caller has registered too many ranks lately.
+  Status CheckQuota(const v1::RegisterJobRequest& request);
+  Result<NodePlaces> PlacesOf(const std::set<std::string>& nodes);
   // Those of all draining nodes.
-  Result<std::set<std::string>> DrainingDevices();
+  Result<NodePlaces> DrainingPlaces();
 
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
@@ -269,6 +284,7 @@ class Coordinator {
   IdleAdvice idle_;
   PlanCache plans_{kMaxCachedPlanBytes};
   LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
+  PlanUses plan_uses_;
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};
   // Used by Maintain only.
   Liveness agents_;

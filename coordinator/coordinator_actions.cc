@@ -15,16 +15,20 @@
 namespace ucudnn {
 namespace {
 
-ActionRecord Deletion(const v1::DeleteRequest& request, std::string object,
-                      UnixMillis now_ms) {
+// Has `remove` delete the object and record that; logs it afterwards.
+template <class Remove>
+Result<v1::DeleteResponse> Delete(const v1::DeleteRequest& request,
+                                  const std::string& object, UnixMillis now_ms,
+                                  const Remove& remove) {
+  UCUDNN_RETURN_IF_ERROR(remove(ActionRecord{.made_ms = now_ms,
+                                             .who = request.who(),
+                                             .what = "delete",
+                                             .object = object,
+                                             .reason = request.reason(),
+                                             .outcome = "deleted"}));
   spdlog::info("event=delete object={} who={} why={}", Quoted(object),
                Quoted(request.who()), Quoted(request.reason()));
-  return {.made_ms = now_ms,
-          .who = request.who(),
-          .what = "delete",
-          .object = std::move(object),
-          .reason = request.reason(),
-          .outcome = "deleted"};
+  return v1::DeleteResponse();
 }
 
 // kFailedPrecondition if a running campaign or job needs the network.
@@ -92,27 +96,40 @@ Result<v1::ListActionsResponse> Coordinator::ListActions(
 Result<v1::DeleteResponse> Coordinator::DeleteNetwork(
     const v1::DeleteRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckUnneeded(*this, request.id()));
-  UCUDNN_RETURN_IF_ERROR(store_.DeleteNetwork(
-      request.id(),
-      Deletion(request, "network " + request.id(), clock_.NowMs())));
-  return v1::DeleteResponse();
+  return Delete(request, "network " + request.id(), clock_.NowMs(),
+                [&](const ActionRecord& action) {
+                  return store_.DeleteNetwork(request.id(), action);
+                });
 }
 
 Result<v1::DeleteResponse> Coordinator::DeletePlan(
     const v1::DeleteRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("plan id", id.error());
-  UCUDNN_RETURN_IF_ERROR(store_.DeletePlan(
-      *id, Deletion(request, fmt::format("plan {}", *id), clock_.NowMs())));
+  UCUDNN_ASSIGN_OR_RETURN(v1::DeleteResponse deleted,
+                          Delete(request, fmt::format("plan {}", *id),
+                                 clock_.NowMs(), [&](const auto& action) {
+                                   return store_.DeletePlan(*id, action);
+                                 }));
   plans_.Clear();
-  return v1::DeleteResponse();
+  return deleted;
 }
 
 Result<v1::DeleteResponse> Coordinator::DeleteJob(
     const v1::DeleteRequest& request) {
-  UCUDNN_RETURN_IF_ERROR(store_.DeleteJob(
-      request.id(), Deletion(request, "job " + request.id(), clock_.NowMs())));
-  return v1::DeleteResponse();
+  return Delete(request, "job " + request.id(), clock_.NowMs(),
+                [&](const ActionRecord& action) {
+                  return store_.DeleteJob(request.id(), action);
+                });
+}
+
+Result<v1::DeleteResponse> Coordinator::DeleteAgent(
+    const v1::DeleteRequest& request) {
+  const auto guard = heartbeats_.Forget(request.id());
+  return Delete(request, "node " + request.id(), clock_.NowMs(),
+                [&](const ActionRecord& action) {
+                  return store_.DeleteAgent(request.id(), action);
+                });
 }
 
 }  // namespace ucudnn

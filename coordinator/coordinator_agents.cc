@@ -164,6 +164,8 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     return Fail(Code::kInvalidArgument,
                 "the report lacks epoch, kind or problem of its task");
   }
+  UCUDNN_RETURN_IF_ERROR(
+      DeviceOf(store_, request.agent_id(), request.device_id()));
   const LeaseRef lease{request.task_id(), request.lease_token()};
   const ReportIdentity identity{request.epoch(), request.kind(),
                                 request.problem()};
@@ -291,6 +293,12 @@ Status Coordinator::Maintain() {
   cross_checks_.LookAt(counts);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   BeginWatch();
+  if (const auto used = plan_uses_.Take(); !used.empty()) {
+    if (Status written = store_.UsePlans(used, clock_.NowMs()); !written) {
+      plan_uses_.PutBack(used);
+      return written;
+    }
+  }
   return PruneSome();
 }
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/plan/job_plan.h"
+#include "base/service/call.h"
+#include "base/text.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/limits.h"
@@ -117,6 +120,21 @@ std::string Change(const v1::ReplanJobRequest& wanted,
 
 }  // namespace
 
+Status Coordinator::CheckQuota(const v1::RegisterJobRequest& request) {
+  constexpr std::int64_t kDayMs = 24 * 3'600'000;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t ranks,
+      store_.CountRanksOf(Call::Caller(), clock_.NowMs() - kDayMs));
+  const std::int64_t most = options()->max_job_ranks_per_caller;
+  if (ranks + request.ranks_size() <= most) return {};
+  // A repeat adds nothing.
+  if (store_.GetJob(request.job_id())) return {};
+  return Fail(Code::kResourceExhausted,
+              "this caller registered jobs of {} ranks within a day, and this "
+              "one has {}; up to {} are accepted (--max-job-ranks-per-caller)",
+              ranks, request.ranks_size(), most);
+}
+
 Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
     const v1::RegisterJobRequest& request) {
   if (request.ranks_size() < 1 || request.ranks_size() > kMaxRanks) {
@@ -124,8 +142,10 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
                 "the job has {} ranks; 1 to {} are accepted",
                 request.ranks_size(), kMaxRanks);
   }
+  UCUDNN_RETURN_IF_ERROR(CheckQuota(request));
   JobRecord job;
   job.id = request.job_id();
+  job.asked_by = Call::Caller();
   job.name = request.name();
   job.request = ToJson(request.request()).dump();
   job.auto_replan = request.auto_replan();
@@ -138,6 +158,14 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
       return Fail(Code::kInvalidArgument,
                   "ranks[{}].rank is {}; ranks must be listed in order from 0",
                   r, rank.rank());
+    }
+    for (const std::string* text :
+         {&rank.device_id(), &rank.device_kind(), &rank.host()}) {
+      if (text->size() <= kMaxRankTextBytes) continue;
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}] has the text '{}', {} bytes long; up to {} are "
+                  "accepted",
+                  r, Excerpt(*text, 40), text->size(), kMaxRankTextBytes);
     }
     ranks.push_back({.rank = r,
                      .device = rank.device_id(),
@@ -277,6 +305,10 @@ Result<v1::ListJobsResponse> Coordinator::ListJobs(
         v1::Job& added = *response.add_jobs();
         added = ToProto(job);
         UCUDNN_ASSIGN_OR_RETURN(*added.mutable_request(), RequestOf(job));
+        if (job.plan && job.revision > 1) {
+          UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*job.plan));
+          *added.mutable_request() = plan.request();
+        }
         return bytes.Fill(added);
       }));
   return response;
@@ -309,6 +341,7 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
   UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
   // By revision and rank.
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
+  std::set<std::pair<std::int64_t, std::int64_t>> without_images;
   for (const JobRevisionRecord& record : details.revisions) {
     v1::JobRevision& revision = *job.add_revisions();
     revision = ToProto(record);
@@ -321,7 +354,14 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
     if (!record.plan) continue;
     UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*record.plan));
     revision.set_predicted_ns(plan.predicted_ns());
+    if (record.revision == details.job.revision) {
+      *job.mutable_request() = plan.request();
+    }
     for (const v1::RankPlan& rank : plan.ranks()) {
+      // Its steps only wait for the others'.
+      if (rank.batch() == 0) {
+        without_images.insert({record.revision, rank.rank()});
+      }
       predicted[{record.revision, rank.rank()}] =
           Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
     }
@@ -359,7 +399,10 @@ Result<v1::Job> Coordinator::JobOf(const JobDetails& details) {
     steps.set_predicted_ns(expected.count());
     steps.set_first_median_ns(
         history.first_median.value_or(Nanoseconds(0)).count());
-    if (record.revision != details.job.revision) continue;
+    if (record.revision != details.job.revision ||
+        without_images.contains({record.revision, record.rank})) {
+      continue;
+    }
     if (const auto drift =
             Drift(record.rank, history, expected, options()->drift_tolerance)) {
       job.add_drift(*drift);

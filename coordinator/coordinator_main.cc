@@ -37,15 +37,19 @@
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/security/guard.h"
+#include "coordinator/store/sqlite_lock.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr char kDefaultDatabase[] = "sqlite:///var/lib/ucudnn/coordinator.db";
 
 struct Options {
   std::string listen = "127.0.0.1:7460";
   std::string http = "127.0.0.1:7461";
   std::string probes;  // empty: together with REST
-  std::string database = "sqlite:///var/lib/ucudnn/coordinator.db";
+  std::string database = kDefaultDatabase;
+  bool create = false;  // other SQLite databases than the default
   std::string log_level = "info";
   std::string ready_file;
   std::string ui_dir;
@@ -169,6 +173,10 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   KeepFreeMemory();
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
                           OpenGuard(options));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SqliteLock> lock,
+      SqliteLock::Take(options.database,
+                       options.create || options.database == kDefaultDatabase));
   Metrics metrics;
   UCUDNN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Store> store,
@@ -281,7 +289,8 @@ void AddRetentionOptions(CLI::App* daemon, KeepDays* keep) {
   add("--keep-steps-days", &keep->steps,
       "Delete step times of ended jobs after so long; 0: never");
   add("--keep-plans-days", &keep->plans,
-      "Delete plans that no job has after so long; 0: never");
+      "Delete plans that no job has and nobody asked for after so long; "
+      "0: never");
   add("--keep-jobs-days", &keep->jobs,
       "Delete ended jobs after so long; 0: never");
 }
@@ -350,6 +359,9 @@ CommandLine::CommandLine() {
           },
           "A file of mode 0600 with that URL instead, if it has a password")
       ->option_text("PATH");
+  daemon->add_flag("--create", options.create,
+                   "Make the SQLite database if there is none; the default one "
+                   "is always made");
   AddSecurityOptions(daemon, &options);
   daemon
       ->add_option("--lease-ms", options.coordinator.lease_ms,
@@ -406,6 +418,12 @@ CommandLine::CommandLine() {
                    options.coordinator.max_queued_measurements_per_caller,
                    "The same for each caller, by certificate or token; callers "
                    "without share one number")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  daemon
+      ->add_option("--max-job-ranks-per-caller",
+                   options.coordinator.max_job_ranks_per_caller,
+                   "Ranks of jobs that each caller may register in a day; "
+                   "callers without certificate and token share one number")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
   daemon
       ->add_option("--ready-file", options.ready_file,

@@ -198,7 +198,8 @@ Result<v1::HoldAgentResponse> Coordinator::HoldAgent(
                         .what = what,
                         .object = "node " + request.agent_id(),
                         .reason = request.reason(),
-                        .outcome = ""}));
+                        .outcome = ""},
+                       request.who() == "agent " + request.agent_id()));
   spdlog::info("event={} node={} who={} why={}", what,
                Quoted(request.agent_id()), Quoted(request.who()),
                Quoted(request.reason()));

@@ -62,12 +62,12 @@ Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
   }
 }
 
-// kUnavailable if the model of one of these kinds is missing.
+// kAborted if the model of one of these kinds is missing.
 Status CheckModels(const DeviceModels& models,
                    const std::set<std::string>& kinds) {
   for (const std::string& kind : kinds) {
     if (models.contains(kind)) continue;
-    return Fail(Code::kUnavailable,
+    return Fail(Code::kAborted,
                 "the device model of kind '{}' is missing: its devices measure "
                 "it when they come online; or import one with `ucudnn profiles "
                 "import`",
@@ -192,6 +192,7 @@ Result<v1::Plan> Coordinator::PlanFor(const v1::PlanRequest& request,
   if (again) return *std::move(again);
   planned.measure_workspace = options()->measure_workspace;
   UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request, if_cut_off));
+  plan_uses_.Note(plan.id(), clock_.NowMs());
   planned.plan = plan.id();
   planned.cut_off = plan.cut_off();
   planned.made_ms = clock_.SteadyMs();
@@ -231,7 +232,7 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
     for (const std::string& kind : progress.kinds_without_device()) {
       why += fmt::format("; no device of kind '{}' is online", kind);
     }
-    return Fail(Code::kUnavailable,
+    return Fail(Code::kAborted,
                 "{} of {} measurements are missing and have been requested{}",
                 missing, progress.total(), why);
   }
@@ -338,6 +339,7 @@ Result<v1::ListPlansResponse> Coordinator::ListPlans(
 Result<PlanBytes> Coordinator::GetPlanBytes(const v1::GetRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("plan id", id.error());
+  plan_uses_.Note(*id, clock_.NowMs());
   if (PlanBytes known = plans_.Find(*id, clock_.SteadyMs())) return known;
   const std::int64_t moment = plans_.Moment();
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.GetPlan(*id));

@@ -24,17 +24,19 @@ namespace {
 
 constexpr std::int64_t kWatchIntervalMs = 5'000;
 
-std::set<std::int64_t> RanksOn(const std::set<std::string>& devices,
+// Ranks may run on devices that their host's agent does not offer, or knows
+// under other names; those that another node offers are that node's.
+std::set<std::int64_t> RanksOn(const NodePlaces& nodes,
                                const JobDetails& details) {
   std::set<std::int64_t> ranks;
   for (const JobRankRecord& rank : details.ranks) {
-    if (devices.contains(rank.device)) ranks.insert(rank.rank);
+    if (nodes.devices.contains(rank.device) ||
+        (nodes.hosts.contains(rank.host) &&
+         !nodes.devices_of_others.contains(rank.device))) {
+      ranks.insert(rank.rank);
+    }
   }
   return ranks;
-}
-
-std::set<std::string> DevicesOf(const v1::Agent& node) {
-  return {node.device_ids().begin(), node.device_ids().end()};
 }
 
 std::set<std::string> DevicesOf(const JobDetails& details) {
@@ -138,14 +140,31 @@ Result<v1::DrainedJob> Coordinator::DrainJob(const JobDetails& details,
   return job;
 }
 
+Result<NodePlaces> Coordinator::PlacesOf(const std::set<std::string>& nodes) {
+  NodePlaces places;
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  for (const AgentRecord& agent : agents) {
+    if (nodes.contains(agent.id) && !agent.host.empty()) {
+      places.hosts.insert(agent.host);
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  for (const DeviceRecord& device : devices) {
+    (nodes.contains(device.agent) ? places.devices : places.devices_of_others)
+        .insert(device.id);
+  }
+  return places;
+}
+
 Result<std::vector<v1::DrainedJob>> Coordinator::DrainJobs(
     const v1::Agent& node) {
   std::vector<v1::DrainedJob> drained;
+  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
-    const auto ranks = RanksOn(DevicesOf(node), *details);
+    const auto ranks = RanksOn(places, *details);
     if (ranks.empty()) continue;
     UCUDNN_ASSIGN_OR_RETURN(drained.emplace_back(), DrainJob(*details, ranks));
   }
@@ -155,13 +174,14 @@ Result<std::vector<v1::DrainedJob>> Coordinator::DrainJobs(
 Result<std::vector<v1::DrainedJob>> Coordinator::ResumeJobs(
     const v1::Agent& node) {
   std::vector<v1::DrainedJob> resumed;
+  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
     UCUDNN_ASSIGN_OR_RETURN(const auto excluded,
                             ExcludedBy(NewestToAdopt(*details)));
-    const auto ranks = Both(excluded, RanksOn(DevicesOf(node), *details));
+    const auto ranks = Both(excluded, RanksOn(places, *details));
     if (ranks.empty()) continue;
     v1::DrainedJob& job = resumed.emplace_back(DrainedJob(*details, ranks));
     const auto revision = Propose(
@@ -217,6 +237,21 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
                                news.lost.size() == 1 ? "is" : "are"),
                    newest.revision);
   }
+  if (waits && newest.offered == Offered::kProposed) {
+    std::set<std::int64_t> without_reason;
+    std::ranges::set_difference(
+        Both(without, news.back), excluded,
+        std::inserter(without_reason, without_reason.end()));
+    if (!without_reason.empty()) {
+      UCUDNN_RETURN_IF_ERROR(store_.WithdrawJobRevision(
+          id, newest.revision,
+          fmt::format("withdrawn: {} {} again", TextOf(without_reason),
+                      without_reason.size() == 1 ? "reports" : "report")));
+      spdlog::info("event=revision_withdrawn job={} revision={}", Quoted(id),
+                   newest.revision);
+      return std::nullopt;
+    }
+  }
   const std::set<std::int64_t> back = Both(excluded, news.back);
   if (!back.empty()) {
     return Propose(With(id, back),
@@ -229,21 +264,18 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
   return Propose(Without(id, {}), "drift: " + job.drift(0), newest.revision);
 }
 
-Result<std::set<std::string>> Coordinator::DrainingDevices() {
+Result<NodePlaces> Coordinator::DrainingPlaces() {
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
-  std::set<std::string> devices;
+  std::set<std::string> draining;
   for (const AgentRecord& agent : agents) {
-    if (!agent.hold || agent.hold->what != "drain") continue;
-    v1::GetRequest get;
-    get.set_id(agent.id);
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Agent node, GetAgent(get));
-    devices.merge(DevicesOf(node));
+    if (agent.hold && agent.hold->what == "drain") draining.insert(agent.id);
   }
-  return devices;
+  if (draining.empty()) return NodePlaces();
+  return PlacesOf(draining);
 }
 
 Status Coordinator::WatchJobs() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto draining, DrainingDevices());
+  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces draining, DrainingPlaces());
   UCUDNN_ASSIGN_OR_RETURN(const auto ranks, store_.ListRankPulses());
   auto news =
       lost_ranks_.Find(ranks, clock_.SteadyMs(), options()->job_timeout_ms);

@@ -32,7 +32,7 @@ class Dispatcher {
       : coordinator_(coordinator), metrics_(metrics), guard_(guard) {}
 
   Coordinator& coordinator() { return coordinator_; }
-  const Metrics& metrics() const { return metrics_; }
+  Metrics& metrics() const { return metrics_; }
   const Guard& guard() const { return guard_; }
 
   // kUnauthenticated if nobody knows the peer: for requests of `method` that

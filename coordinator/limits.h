@@ -13,6 +13,8 @@ namespace ucudnn {
 // Texts of a request: names, reasons, errors, versions. Lists show up to 1000
 // entries with several of them.
 inline constexpr std::size_t kMaxTextBytes = 4096;
+// Each text of a job's rank: its device, kind and host.
+inline constexpr std::size_t kMaxRankTextBytes = 512;
 // Networks are the largest requests: an ONNX model with its weights.
 inline constexpr int kMaxRequestBytes = 64 << 20;
 // Shapes of inputs that come with one; models have a few inputs.
@@ -81,6 +83,19 @@ inline constexpr std::size_t kMaxHeartbeats = 16;
 inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
 // Threads of gRPC, which has one for each call, running or waiting.
 inline constexpr int kMaxRpcThreads = 256;
+// An answer counts as unread after so long; clients read most within
+// milliseconds. Beyond so many of one connection, of one caller (by certificate
+// or token) and of all, calls end; further ones of that connection or caller
+// are answered RESOURCE_EXHAUSTED.
+inline constexpr std::chrono::milliseconds kUnreadAfter{250};
+inline constexpr std::ptrdiff_t kMaxUnreadOfAConnection = 16;
+inline constexpr std::ptrdiff_t kMaxUnreadOfACaller = 48;
+inline constexpr std::ptrdiff_t kMaxUnread = 128;
+// After so long the call of an unread answer ends. An answer of kMaxPageBytes
+// takes 10 s at 400 kB/s.
+inline constexpr std::chrono::milliseconds kRpcPatience{20'000};
+// Fewer free threads than that, and the coordinator is not ready.
+inline constexpr std::size_t kLeastFreeRpcThreads = 8;
 // Those that are kept for further calls.
 inline constexpr int kMaxIdleRpcThreads = 64;
 // Descriptors that gRPC's connections leave to others: REST, probes, the

@@ -169,7 +169,30 @@ Metrics::Metrics()
                      .Help("Time to answer a request, by method")
                      .Register(registry_)),
       reads_(Transactions(registry_).Add({{"access", "read"}}, kSeconds)),
-      writes_(Transactions(registry_).Add({{"access", "write"}}, kSeconds)) {}
+      writes_(Transactions(registry_).Add({{"access", "write"}}, kSeconds)),
+      rpc_threads_(prometheus::BuildGauge()
+                       .Name("ucudnn_rpc_threads")
+                       .Help("Threads of gRPC that calls hold")
+                       .Register(registry_)
+                       .Add({})),
+      unread_(prometheus::BuildGauge()
+                  .Name("ucudnn_rpc_answers_unread")
+                  .Help("Answers over gRPC that clients have not read yet")
+                  .Register(registry_)
+                  .Add({})),
+      unread_ended_(prometheus::BuildCounter()
+                        .Name("ucudnn_rpc_answers_dropped_total")
+                        .Help("Calls over gRPC that ended since their answers "
+                              "were not read")
+                        .Register(registry_)
+                        .Add({})) {}
+
+void Metrics::SetRpc(std::size_t running, std::size_t unread,
+                     std::size_t ended) {
+  rpc_threads_.Set(static_cast<double>(running));
+  unread_.Set(static_cast<double>(unread));
+  unread_ended_.Increment(static_cast<double>(ended));
+}
 
 void Metrics::CountRequest(const std::string& method, const Status& outcome,
                            std::chrono::nanoseconds took) {

@@ -4,10 +4,12 @@
 // The coordinator's metrics, as OpenMetrics text. Thread-safe.
 
 #include <prometheus/counter.h>
+#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,10 @@ class Metrics {
   // Counts a transaction of the database.
   void CountTransaction(bool write, std::chrono::nanoseconds took);
 
+  // How many threads of gRPC calls hold now, and how many of them for answers
+  // that clients do not read; adds the `ended` calls among those.
+  void SetRpc(std::size_t running, std::size_t unread, std::size_t ended);
+
   // All counters, what the coordinator did, the gauges of `status`, which was
   // read `age` ago, and those of this process, as OpenMetrics 1.0 text.
   std::string Text(const v1::StatusResponse& status,
@@ -41,6 +47,9 @@ class Metrics {
   prometheus::Family<prometheus::Histogram>& durations_;
   prometheus::Histogram& reads_;
   prometheus::Histogram& writes_;
+  prometheus::Gauge& rpc_threads_;
+  prometheus::Gauge& unread_;
+  prometheus::Counter& unread_ended_;
 };
 
 // OpenMetrics 1.0 text; prometheus-cpp itself writes only the older format.

@@ -1,5 +1,6 @@
 #include "coordinator/request_check.h"
 
+#include <limits>
 #include <string>
 
 #include "base/text.h"
@@ -19,6 +20,29 @@ Status CheckText(const FieldDescriptor& field, const std::string& text) {
               Excerpt(text, 40), text.size(), kMaxTextBytes);
 }
 
+// No number of a request may be negative, nor infinite or none at all.
+template <class Number>
+Status CheckNumber(const FieldDescriptor& field, Number number) {
+  if (number >= 0 && number <= std::numeric_limits<Number>::max()) return {};
+  return Fail(Code::kInvalidArgument, "{} is {}; 0 or more is accepted",
+              field.name(), number);
+}
+
+// `one` and `of_list` are Reflection's getters of the field's type.
+template <class One, class OfList>
+Status CheckNumbers(const Message& message, const FieldDescriptor& field,
+                    const One& one, const OfList& of_list) {
+  const Reflection& r = *message.GetReflection();
+  if (!field.is_repeated()) {
+    return CheckNumber(field, (r.*one)(message, &field));
+  }
+  for (int i = 0; i < r.FieldSize(message, &field); ++i) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckNumber(field, (r.*of_list)(message, &field, i)));
+  }
+  return {};
+}
+
 Status CheckField(const Message& message, const FieldDescriptor& field) {
   const Reflection& r = *message.GetReflection();
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
@@ -34,7 +58,21 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
     }
     return {};
   }
-  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return {};
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return CheckNumbers(message, field, &Reflection::GetInt32,
+                          &Reflection::GetRepeatedInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return CheckNumbers(message, field, &Reflection::GetInt64,
+                          &Reflection::GetRepeatedInt64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return CheckNumbers(message, field, &Reflection::GetDouble,
+                          &Reflection::GetRepeatedDouble);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      break;
+    default:
+      return {};
+  }
   if (!field.is_repeated()) {
     if (!r.HasField(message, &field)) return {};
     return CheckRequest(r.GetMessage(message, &field));

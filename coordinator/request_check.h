@@ -8,7 +8,9 @@
 namespace ucudnn {
 
 // kInvalidArgument, naming the field, if a text of the request is longer than
-// kMaxTextBytes (limits.h). Lists show such texts again and again. O(request).
+// kMaxTextBytes (limits.h), since lists show such texts again and again, or a
+// number is negative or not finite. Upper bounds differ and are checked where
+// numbers are used. O(request).
 Status CheckRequest(const google::protobuf::Message& request);
 
 }  // namespace ucudnn

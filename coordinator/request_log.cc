@@ -10,7 +10,7 @@ namespace {
 constexpr std::chrono::seconds kSlow{1};
 
 // The event that an outcome is; empty if it is not worth a line.
-std::string EventOf(const Status& outcome, bool slow, bool may_last) {
+std::string EventOf(const Status& outcome, bool slow) {
   if (outcome) return slow ? "request_slow" : "";
   switch (outcome.error().code) {
     case Code::kUnknown:
@@ -18,10 +18,8 @@ std::string EventOf(const Status& outcome, bool slow, bool may_last) {
     case Code::kResourceExhausted:
     case Code::kInternal:
     case Code::kDataLoss:
-      return "request_failed";
     case Code::kUnavailable:
-      // A plan whose measurements are missing is asked for again and again.
-      return may_last ? "" : "request_failed";
+      return "request_failed";
     case Code::kPermissionDenied:
     case Code::kUnauthenticated:
       return "request_refused";
@@ -35,8 +33,7 @@ std::string EventOf(const Status& outcome, bool slow, bool may_last) {
 void RequestLog::Add(const std::string& method, const std::string& from,
                      const Status& outcome, std::chrono::nanoseconds took,
                      bool may_last) {
-  const std::string event =
-      EventOf(outcome, took >= kSlow && !may_last, may_last);
+  const std::string event = EventOf(outcome, took >= kSlow && !may_last);
   if (event.empty()) return;
   const std::string code(outcome ? "OK" : CodeName(outcome.error().code));
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(

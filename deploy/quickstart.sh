@@ -111,7 +111,7 @@ fi
 rm -f "$state/ready.json"
 setsid ucudnn-coord serve --listen "127.0.0.1:$(free_port 7460)" \
   --http "127.0.0.1:$(free_port 7461)" \
-  --database "sqlite://$state/coordinator.db" \
+  --database "sqlite://$state/coordinator.db" --create \
   --ready-file "$state/ready.json" 2>"$state/coordinator.log" &
 coordinator_pid=$!
 await "the coordinator" "$state/coordinator.log" test -f "$state/ready.json"

@@ -16,7 +16,7 @@ namespace ucudnn {
 namespace {
 
 constexpr std::array<std::string_view, 3> kAxisNames = {"depth", "height",
-                                                         "width"};
+                                                        "width"};
 
 // The last `n` of three extents in the order depth, height, width.
 struct Axes {
@@ -172,8 +172,7 @@ void MakeEven(const Sides& sides, PaddedConvolution* padded) {
 // Sets the geometry of a transposed convolution and its output's extents, from
 // those of its input.
 Result<Spatial> SetTransposed(const onnx::NodeProto& node, Axes axes,
-                              const Spatial& small,
-                              PaddedConvolution* padded) {
+                              const Spatial& small, PaddedConvolution* padded) {
   ConvGeometry& g = padded->convolution.geometry;
   UCUDNN_ASSIGN_OR_RETURN(const Spatial extra,
                           PerAxis(node, "output_padding", axes, 0));
@@ -250,8 +249,8 @@ Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
   }
   // The filter's shape is [K, C / groups, ...] of the stored convolution.
   g.filters = filter[0];
-  const auto channels = CheckedProduct(TensorShape{filter[1]}, g.groups,
-                                       kMaxTensorBytes);
+  const auto channels =
+      CheckedProduct(TensorShape{filter[1]}, g.groups, kMaxTensorBytes);
   if (!channels || input[1] != (conv.transposed ? g.filters : *channels)) {
     return Fail(Code::kInvalidArgument,
                 "its filter has the shape [{}], which does not match the input "

@@ -225,12 +225,10 @@ Status FindInputs(BatchSize batch, OnnxModel* model) {
     // The first fixed size is the batch if there is no symbolic one; inputs of
     // other sizes do not depend on it.
     if (symbolic) batched.push_back(input);
-    if (!symbolic && (fixed.empty() || shape.dim(0).dim_value() ==
-                                           fixed[0]->type()
-                                               .tensor_type()
-                                               .shape()
-                                               .dim(0)
-                                               .dim_value())) {
+    if (!symbolic &&
+        (fixed.empty() ||
+         shape.dim(0).dim_value() ==
+             fixed[0]->type().tensor_type().shape().dim(0).dim_value())) {
       fixed.push_back(input);
     }
   }

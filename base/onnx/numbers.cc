@@ -202,8 +202,8 @@ class Computer {
   }
 
   Found Joined() const {
-    const Result<std::size_t> axis = AxisOf(
-        IntegerAttribute(op_.node, "axis", 1), output_.shape.size());
+    const Result<std::size_t> axis =
+        AxisOf(IntegerAttribute(op_.node, "axis", 1), output_.shape.size());
     if (!axis) return std::nullopt;
     OnnxNumbers numbers;
     ForEach(output_.shape, [&](TensorShape at) {
@@ -264,9 +264,10 @@ class Computer {
     ForEach(output_.shape, [&](const TensorShape& at) {
       TensorShape from(rank);
       for (std::size_t i = 0; i < rank; ++i) {
-        from[perm == nullptr ? rank - 1 - i
-                             : static_cast<std::size_t>(
-                                   perm->ints(static_cast<int>(i)))] = at[i];
+        from[perm == nullptr
+                 ? rank - 1 - i
+                 : static_cast<std::size_t>(perm->ints(static_cast<int>(i)))] =
+            at[i];
       }
       numbers.push_back(At(0, IndexAt(op_.Shape(0), from)));
     });
@@ -337,8 +338,7 @@ class Computer {
       OnnxNumber result = At(0, IndexAt(op_.Shape(0), at));
       for (std::size_t i = 1; i < op_.types.size() && known; ++i) {
         if (!op_.Has(i)) continue;
-        const auto next =
-            Binary(op_, result, At(i, IndexAt(op_.Shape(i), at)));
+        const auto next = Binary(op_, result, At(i, IndexAt(op_.Shape(i), at)));
         known = next.has_value();
         if (known) result = *next;
       }

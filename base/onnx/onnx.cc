@@ -140,9 +140,8 @@ class GraphBuilder {
                   Shown(proto), read[0], result_.batch.count(),
                   fmt::join(read.begin() + 1, read.end(), ", "));
     }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const PaddedConvolution conv,
-        ConvolutionOf(proto, read, shape(node.inputs[1])));
+    UCUDNN_ASSIGN_OR_RETURN(const PaddedConvolution conv,
+                            ConvolutionOf(proto, read, shape(node.inputs[1])));
     node.convolution = conv.convolution;
     if (!conv.IsPadded()) {
       result_.nodes.push_back(std::move(node));

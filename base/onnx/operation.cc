@@ -176,8 +176,7 @@ Result<std::vector<OnnxSlice>> SlicesOf(const OnnxOperation& operation) {
       if (index < 0) index += extent;
       return std::clamp(index, low, extent + low);
     };
-    const std::int64_t first =
-        std::max(place((*starts)[i]), std::int64_t{0});
+    const std::int64_t first = std::max(place((*starts)[i]), std::int64_t{0});
     const std::int64_t distance = place((*ends)[i]) - first;
     const std::int64_t count =
         distance == 0 || (distance > 0) != (step > 0)

@@ -123,9 +123,8 @@ Result<Types> Where(const OnnxOperation& op) {
 // --- Convolutions, pooling and products.
 
 Result<Types> Convolution(const OnnxOperation& op) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const PaddedConvolution convolution,
-      ConvolutionOf(op.node, op.Shape(0), op.Shape(1)));
+  UCUDNN_ASSIGN_OR_RETURN(const PaddedConvolution convolution,
+                          ConvolutionOf(op.node, op.Shape(0), op.Shape(1)));
   return One(op, convolution.output);
 }
 
@@ -177,9 +176,8 @@ Result<Types> MatMul(const OnnxOperation& op) {
   if (row) a.insert(a.begin(), 1);
   if (column) b.push_back(1);
   UCUDNN_RETURN_IF_ERROR(CheckInner(a.back(), b[b.size() - 2]));
-  UCUDNN_ASSIGN_OR_RETURN(
-      TensorShape shape,
-      Joined({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}));
+  UCUDNN_ASSIGN_OR_RETURN(TensorShape shape, Joined({a.begin(), a.end() - 2},
+                                                    {b.begin(), b.end() - 2}));
   if (!row) shape.push_back(a[a.size() - 2]);
   if (!column) shape.push_back(b.back());
   return One(op, std::move(shape));
@@ -288,8 +286,7 @@ Result<Types> Reshape(const OnnxOperation& op) {
 
 Result<Types> Squeeze(const OnnxOperation& op) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<bool> axes, AxesOf(op, 1));
-  const bool given =
-      op.Has(1) || FindAttribute(op.node, "axes") != nullptr;
+  const bool given = op.Has(1) || FindAttribute(op.node, "axes") != nullptr;
   TensorShape shape;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t extent = op.Shape(0)[i];
@@ -352,10 +349,9 @@ Result<Types> Blocks(const OnnxOperation& op) {
   };
   // Larger blocks divide no extent, and could overflow.
   const std::int64_t area = block < (1 << 16) ? block * block : 0;
-  if (shape.size() != 4 ||
-      !(to_space ? divides(area, shape[1])
-                 : area > 0 && divides(block, shape[2]) &&
-                       divides(block, shape[3]))) {
+  if (shape.size() != 4 || !(to_space ? divides(area, shape[1])
+                                      : area > 0 && divides(block, shape[2]) &&
+                                            divides(block, shape[3]))) {
     return Fail(Code::kInvalidArgument,
                 "blocks of {} x {} do not divide its operand [{}]", block,
                 block, fmt::join(shape, ", "));
@@ -468,9 +464,8 @@ Result<std::vector<std::size_t>> NamedAxes(
 
 Result<Types> Pad(const OnnxOperation& op) {
   TensorShape shape = op.Shape(0);
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto pads,
-      op.Integers(op.opset < 2 ? "paddings" : "pads", 1));
+  UCUDNN_ASSIGN_OR_RETURN(const auto pads,
+                          op.Integers(op.opset < 2 ? "paddings" : "pads", 1));
   std::optional<std::vector<std::int64_t>> given;
   if (op.Has(3)) {
     UCUDNN_ASSIGN_OR_RETURN(given, op.Integers(3));
@@ -483,9 +478,9 @@ Result<Types> Pad(const OnnxOperation& op) {
   }
   for (std::size_t i = 0; i < axes.size(); ++i) {
     UCUDNN_ASSIGN_OR_RETURN(
-        shape[axes[i]], Extent(OnnxNumber(shape[axes[i]]) +
-                               OnnxNumber((*pads)[i]) +
-                               OnnxNumber((*pads)[i + axes.size()])));
+        shape[axes[i]],
+        Extent(OnnxNumber(shape[axes[i]]) + OnnxNumber((*pads)[i]) +
+               OnnxNumber((*pads)[i + axes.size()])));
   }
   return One(op, std::move(shape));
 }
@@ -501,9 +496,9 @@ std::optional<OnnxNumber> CommonFactor(const OnnxOperation& op,
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const OnnxNumber own =
         OnnxNumber(sizes[i]) / OnnxNumber(op.Shape(0)[axes[i]]);
-    factor = !factor                     ? own
+    factor = !factor                  ? own
              : policy == "not_larger" ? std::min(*factor, own)
-                                         : std::max(*factor, own);
+                                      : std::max(*factor, own);
   }
   return factor;
 }
@@ -598,8 +593,7 @@ Result<Types> Shape(const OnnxOperation& op) {
     return std::clamp<std::int64_t>(index, 0, rank);
   };
   const std::int64_t count = place("end", rank) - place("start", 0);
-  return Types{
-      {TensorProto::INT64, {std::max<std::int64_t>(count, 0)}}};
+  return Types{{TensorProto::INT64, {std::max<std::int64_t>(count, 0)}}};
 }
 
 Result<Types> Size(const OnnxOperation&) {
@@ -635,9 +629,9 @@ Result<Types> ConstantOfShape(const OnnxOperation& op) {
     UCUDNN_RETURN_IF_ERROR(Extent(OnnxNumber(extent)));
   }
   const onnx::AttributeProto* value = FindAttribute(op.node, "value");
-  return Types{{value == nullptr ? int{TensorProto::FLOAT}
-                                 : value->t().data_type(),
-                std::move(shape)}};
+  return Types{
+      {value == nullptr ? int{TensorProto::FLOAT} : value->t().data_type(),
+       std::move(shape)}};
 }
 
 Result<Types> Range(const OnnxOperation& op) {
@@ -652,8 +646,8 @@ Result<Types> Range(const OnnxOperation& op) {
   }
   const OnnxNumber step = op.numbers[2]->front();
   if (step == 0) return Fail(Code::kInvalidArgument, "its step is 0");
-  const OnnxNumber count = std::ceil(
-      (op.numbers[1]->front() - op.numbers[0]->front()) / step);
+  const OnnxNumber count =
+      std::ceil((op.numbers[1]->front() - op.numbers[0]->front()) / step);
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t extent,
                           Extent(std::max<OnnxNumber>(count, 0)));
   return One(op, {extent});
@@ -785,8 +779,8 @@ constexpr std::array kRules = {
 
 Result<std::optional<std::vector<OnnxType>>> InferOutputs(
     const OnnxOperation& operation) {
-  const auto* known = std::find_if(
-      kRules.begin(), kRules.end(), [&](const OperatorRule& rule) {
+  const auto* known =
+      std::find_if(kRules.begin(), kRules.end(), [&](const OperatorRule& rule) {
         return rule.op_type == operation.node.op_type();
       });
   if (known == kRules.end() || !IsStandard(operation.node)) {

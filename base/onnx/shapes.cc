@@ -106,8 +106,8 @@ class TypeInference {
  private:
   Status InferNode(const NodeProto& node) {
     const auto opset = opsets_.find(node.domain());
-    OnnxOperation operation{node, opset == opsets_.end() ? 1 : opset->second,
-                            {}, {}};
+    OnnxOperation operation{
+        node, opset == opsets_.end() ? 1 : opset->second, {}, {}};
     for (const std::string& input : node.input()) {
       const auto type = types_.find(input);
       const auto numbers = numbers_.find(input);
@@ -186,9 +186,8 @@ class TypeInference {
                                              node.domain())
             : nullptr;
     if (schema == nullptr) return NoShape(node, 0);
-    UCUDNN_RETURN_IF_ERROR(Guarded([&] {
-      onnx::checker::check_node(node, checker_, {});
-    }));
+    UCUDNN_RETURN_IF_ERROR(
+        Guarded([&] { onnx::checker::check_node(node, checker_, {}); }));
     std::deque<TypeProto> types;
     std::deque<TensorProto> lists;
     std::unordered_map<std::string, TypeProto*> by_name;

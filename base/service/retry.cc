@@ -6,10 +6,16 @@
 namespace ucudnn {
 namespace {
 
+// Whether the coordinator answered that measurements are being made.
+bool IsAwaited(const Attempt& attempt) {
+  return !attempt.status && attempt.answered &&
+         attempt.status.error().code == Code::kAborted;
+}
+
 bool IsTransient(const Attempt& attempt, const RetryPolicy& policy) {
   if (attempt.status) return false;
   const Code code = attempt.status.error().code;
-  return code == Code::kUnavailable ||
+  return code == Code::kUnavailable || IsAwaited(attempt) ||
          (code == Code::kDeadlineExceeded && !attempt.answered &&
           policy.work_timeout == Milliseconds(0));
 }
@@ -68,10 +74,11 @@ Retried Retry(
       end += took - policy.attempt_timeout;
     }
     const bool transient = IsTransient(last, policy);
+    const bool awaited = IsAwaited(last);
     result.status = std::move(last.status);
     result.answered = last.answered;
     if (!transient) return result;
-    if (result.answered) {
+    if (awaited) {
       end = await_end;
     } else {
       *endpoint = (*endpoint + 1) % endpoints;
@@ -85,7 +92,7 @@ Retried Retry(
     // No attempt starts after the budget is spent.
     if (left() <= wait) return result;
     waiting.sleep(wait);
-    if (result.answered) end = waiting.now() + policy.budget;
+    if (awaited) end = waiting.now() + policy.budget;
   }
 }
 

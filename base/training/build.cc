@@ -449,9 +449,9 @@ class Builder {
     const Role role = flow_.RoleOf(pass.node);
     Task& task = AddBackwardTask(pass);
     if (role == Role::kActivation || role == Role::kActivationOfInput) {
-      task.reads = {BlockOf(role == Role::kActivation ? pass.output
-                                                      : pass.inputs[0]),
-                    pass.gradient};
+      task.reads = {
+          BlockOf(role == Role::kActivation ? pass.output : pass.inputs[0]),
+          pass.gradient};
       ContributeInPlace(pass.inputs[0], pass, &task);
       return;
     }

@@ -145,8 +145,8 @@ Status Dataflow::Classify(std::size_t index) {
     value.trained = value.trained || values_[input].trained;
     per_image = per_image || values_[input].elements_per_image > 0;
   }
-  value.in_place_ok = known->role != Role::kActivation &&
-                      known->role != Role::kPoolWithOutput;
+  value.in_place_ok =
+      known->role != Role::kActivation && known->role != Role::kPoolWithOutput;
   const std::size_t outputs =
       known->role == Role::kSplit ? node.outputs.size() : 1;
   for (std::size_t i = 0; i < outputs; ++i) {

@@ -39,7 +39,7 @@ enum class Role {
 struct Value {
   std::string name;  // of the block that it would have
   std::int64_t elements_per_image = 0;
-  std::int64_t elements = 0;  // instead, of what images do not change
+  std::int64_t elements = 0;            // instead, of what images do not change
   std::size_t readers = 0;              // nodes, and the loss
   bool trained = false;                 // depends on a trained parameter
   bool in_place_ok = true;              // its producer does not need it again

@@ -123,6 +123,7 @@ int ExitStatus(const Status& status) {
     case Code::kFailedPrecondition:
       return 3;
     case Code::kUnavailable:
+    case Code::kAborted:  // measurements are missing
     case Code::kDeadlineExceeded:
     case Code::kPermissionDenied:
     case Code::kUnauthenticated:

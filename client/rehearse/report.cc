@@ -256,13 +256,9 @@ std::string ToTable(const Report& report) {
   const bool compared = std::any_of(
       report.ranks.begin(), report.ranks.end(),
       [](const RankReport& rank) { return rank.undivided_measured; });
-  std::vector<std::string> header = {"RANK",
-                                     "DEVICE",
-                                     "BATCH",
-                                     std::string(kPredictedHeading),
-                                     "MEASURED",
-                                     "DEVIATION",
-                                     "UNDIVIDED"};
+  std::vector<std::string> header = {
+      "RANK",     "DEVICE",    "BATCH",    std::string(kPredictedHeading),
+      "MEASURED", "DEVIATION", "UNDIVIDED"};
   if (compared) header.emplace_back("UNDIVIDED MEASURED");
   header.emplace_back("GAIN");
   if (total.checked) header.emplace_back("LARGEST ERROR");

@@ -142,6 +142,10 @@ Result<v1::DeleteResponse> Connection::DeleteJob(
     const v1::DeleteRequest& request, const RetryPolicy& policy) {
   return calls_->Call(&Stub::DeleteJob, request, policy);
 }
+Result<v1::DeleteResponse> Connection::DeleteAgent(
+    const v1::DeleteRequest& request, const RetryPolicy& policy) {
+  return calls_->Call(&Stub::DeleteAgent, request, policy);
+}
 Result<v1::PruneResponse> Connection::Prune(const v1::PruneRequest& request,
                                             const RetryPolicy& policy) {
   return calls_->Call(&Stub::Prune, request, policy);

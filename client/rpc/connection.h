@@ -94,6 +94,8 @@ class Connection {
                                         const RetryPolicy& policy = {});
   Result<v1::DeleteResponse> DeleteJob(const v1::DeleteRequest& request,
                                        const RetryPolicy& policy = {});
+  Result<v1::DeleteResponse> DeleteAgent(const v1::DeleteRequest& request,
+                                         const RetryPolicy& policy = {});
   Result<v1::PruneResponse> Prune(const v1::PruneRequest& request,
                                   const RetryPolicy& policy);
   Result<v1::HoldAgentResponse> HoldAgent(const v1::HoldAgentRequest& request,

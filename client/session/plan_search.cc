@@ -80,8 +80,8 @@ std::optional<FoundPlan> PlanSearch::IfFitting(FoundPlan found,
   const Status fits =
       CheckPlan(found.plan, config_.request, config_.kernels, with_limits);
   if (fits) return found;
-  passed_over_.push_back(fmt::format("{} does not fit the job: {}",
-                                     found.where, fits.error().message));
+  passed_over_.push_back(fmt::format("{} does not fit the job: {}", found.where,
+                                     fits.error().message));
   return std::nullopt;
 }
 

@@ -98,9 +98,8 @@ void Session::WarnOfFallback() const {
   }
   if (!config_->plan_file.empty()) as_asked = source_ == PlanSource::kPlanFile;
   if (as_asked) return;
-  const std::string& name = config_->job_name.empty()
-                                ? config_->request.network
-                                : config_->job_name;
+  const std::string& name =
+      config_->job_name.empty() ? config_->request.network : config_->job_name;
   const char* runs = "";
   if (source_ == PlanSource::kUndivided) {
     runs = config_->kernels.empty() ? " runs undivided and without kernels"

@@ -262,8 +262,9 @@ std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
                      ? plan.policy
                      : fmt::format("{}: {}", plan.policy, plan.choice)});
   if (plan.cut_off) {
-    rows.push_back({"search", "cut off by its time limit; another may find a "
-                              "faster plan"});
+    rows.push_back({"search",
+                    "cut off by its time limit; another may find a "
+                    "faster plan"});
   }
   rows.push_back({"rounds", RoundsOf(plan)});
   const double ratio =

@@ -30,9 +30,9 @@ Status CheckMemoryRequest(const JobRequest& request);
 // estimates. Searches at most for `time_limit`, after which the plan is the
 // best one found and says so (`cut_off` and a reason); ends early, with the
 // error of Call::Check, when nobody waits for the answer any more. The caller
-// fills in id, revision and creation time. kFailedPrecondition, naming the smallest
-// budget that would do, if nothing fits; kInvalidArgument if the network has no
-// training graph.
+// fills in id, revision and creation time. kFailedPrecondition, naming the
+// smallest budget that would do, if nothing fits; kInvalidArgument if the
+// network has no training graph.
 Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
                                 const JobRequest& request,
                                 const KindProfiles& profiles,

@@ -92,7 +92,7 @@ std::string ProblemText(const Error& error, int status) {
 
 void ReplyError(const Error& error, httplib::Response* response, int status) {
   response->status = status == 0 ? HttpStatus(error.code) : status;
-  if (error.code == Code::kUnavailable ||
+  if (error.code == Code::kUnavailable || error.code == Code::kAborted ||
       error.code == Code::kResourceExhausted) {
     response->set_header("Retry-After", "1");
   }

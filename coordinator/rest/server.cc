@@ -358,6 +358,7 @@ class Server final : public RestServer {
     AddDelete("/v1/networks", "DeleteNetwork", &Coordinator::DeleteNetwork);
     AddDelete("/v1/plans", "DeletePlan", &Coordinator::DeletePlan);
     AddDelete("/v1/jobs", "DeleteJob", &Coordinator::DeleteJob);
+    AddDelete("/v1/agents", "DeleteAgent", &Coordinator::DeleteAgent);
     http_.Route("GET", "/v1/status",
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetStatus", &Coordinator::GetStatus,

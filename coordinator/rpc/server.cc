@@ -5,13 +5,17 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/support/method_handler.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -26,11 +30,12 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
 #include "coordinator/rpc/acceptor.h"
+#include "coordinator/rpc/answers.h"
 #include "coordinator/security/openssl.h"
 #include "proto/job_key.h"
 #include "proto/status.h"
-#include "ucudnn/v1/agent.grpc.pb.h"
-#include "ucudnn/v1/coordinator.grpc.pb.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
@@ -38,6 +43,7 @@ namespace {
 // What calls need to know of their server.
 struct Calls {
   Dispatcher& dispatcher;
+  Answers answers = {};
   std::atomic<bool> stopping = false;
 };
 
@@ -136,12 +142,19 @@ grpc::Status Answer(Calls& calls, const char* method,
                     grpc::ServerContext* context, const Request& request,
                     Response* response) {
   const Call scope(StillWanted(*context));
+  const Peer peer = PeerOf(*context);
   bool busy = false;
-  auto result =
-      calls.dispatcher.Run(PeerOf(*context), method, call, request, &busy);
+  auto result = calls.dispatcher.Run(peer, method, call, request, &busy);
   if (result) {
-    *response = *std::move(result);
-    return grpc::Status::OK;
+    const bool known = calls.dispatcher.guard().files() != nullptr;
+    const Status room = calls.answers.BeginWriting(
+        context->peer(), known ? peer.certificate + peer.authorization : "");
+    if (room) {
+      *response = *std::move(result);
+      return grpc::Status::OK;
+    }
+    busy = true;
+    result = tl::unexpected<Error>(room.error());
   }
   // Stopping cancels the calls that still run.
   if (result.error().code == Code::kCancelled && calls.stopping) {
@@ -168,82 +181,33 @@ void LogForGrpc(gpr_log_func_args* line) {
                Quoted(line->message), *left_out);
 }
 
-#define UCUDNN_RPC(Method, RequestType, ResponseType)                       \
-  grpc::Status Method(grpc::ServerContext* context,                         \
-                      const v1::RequestType* request,                       \
-                      v1::ResponseType* response) override {                \
-    return Answer(calls_, #Method, &Coordinator::Method, context, *request, \
-                  response);                                                \
+// Has Answers know of the handler's calls.
+class KnownHandler final : public grpc::internal::MethodHandler {
+ public:
+  KnownHandler(Answers& answers,
+               std::unique_ptr<grpc::internal::MethodHandler> handler)
+      : answers_(answers), handler_(std::move(handler)) {}
+
+  void RunHandler(const HandlerParameter& call) override {
+    const Answers::Call known(answers_, *call.server_context);
+    handler_->RunHandler(call);
+  }
+  void* Deserialize(grpc_call* call, grpc_byte_buffer* request,
+                    grpc::Status* status, void** data) override {
+    return handler_->Deserialize(call, request, status, data);
   }
 
-class AgentServiceImpl final : public v1::AgentService::Service {
- public:
-  explicit AgentServiceImpl(Calls& calls) : calls_(calls) {}
-  UCUDNN_RPC(Register, RegisterRequest, RegisterResponse)
-  UCUDNN_RPC(LeaseTasks, LeaseTasksRequest, LeaseTasksResponse)
-  UCUDNN_RPC(ReportTask, ReportTaskRequest, ReportTaskResponse)
-  UCUDNN_RPC(ReportDeviceModel, ReportDeviceModelRequest,
-             ReportDeviceModelResponse)
-  UCUDNN_RPC(Heartbeat, HeartbeatRequest, HeartbeatResponse)
-  UCUDNN_RPC(Leave, LeaveRequest, LeaveResponse)
-
  private:
-  Calls& calls_;
+  Answers& answers_;
+  const std::unique_ptr<grpc::internal::MethodHandler> handler_;
 };
 
-#undef UCUDNN_RPC
+// What both services have in common.
+class ServiceImpl : public grpc::Service {
+ protected:
+  explicit ServiceImpl(Calls& calls) : calls_(calls) {}
 
-// The generated service, but GetPlan sends stored plans without making messages
-// of them. The generated classes would leave that method to a generic service,
-// and with one of those, gRPC 1.51 serves everything from threads that sleep
-// for 100 ms of each 1.1 s.
-class CoordinatorServiceImpl final : public grpc::Service {
- public:
-  explicit CoordinatorServiceImpl(Calls& calls) : calls_(calls) {
-    AddPlans();
-#define UCUDNN_RPC(Method) \
-  Add("/ucudnn.v1.CoordinatorService/" #Method, #Method, &Coordinator::Method)
-    UCUDNN_RPC(ListAgents);
-    UCUDNN_RPC(GetAgent);
-    UCUDNN_RPC(HoldAgent);
-    UCUDNN_RPC(ListDevices);
-    UCUDNN_RPC(GetDevice);
-    UCUDNN_RPC(PutNetwork);
-    UCUDNN_RPC(ListNetworks);
-    UCUDNN_RPC(GetNetwork);
-    UCUDNN_RPC(DeleteNetwork);
-    UCUDNN_RPC(ListProfiles);
-    UCUDNN_RPC(GetProfile);
-    UCUDNN_RPC(GetProblemProfile);
-    UCUDNN_RPC(GetDeviceModel);
-    UCUDNN_RPC(PutProfile);
-    UCUDNN_RPC(Measure);
-    UCUDNN_RPC(ListCampaigns);
-    UCUDNN_RPC(GetCampaign);
-    UCUDNN_RPC(ListTasks);
-    UCUDNN_RPC(GetTask);
-    UCUDNN_RPC(CancelTasks);
-    UCUDNN_RPC(ListActions);
-    UCUDNN_RPC(CreatePlan);
-    UCUDNN_RPC(ListPlans);
-    UCUDNN_RPC(DeletePlan);
-    UCUDNN_RPC(GetFront);
-    UCUDNN_RPC(ListJobs);
-    UCUDNN_RPC(GetJob);
-    UCUDNN_RPC(DeleteJob);
-    UCUDNN_RPC(GetJobRank);
-    UCUDNN_RPC(RegisterJob);
-    UCUDNN_RPC(ReportSteps);
-    UCUDNN_RPC(AnswerRevision);
-    UCUDNN_RPC(FinishJob);
-    UCUDNN_RPC(ReplanJob);
-    UCUDNN_RPC(Prune);
-    UCUDNN_RPC(Allocate);
-    UCUDNN_RPC(GetStatus);
-#undef UCUDNN_RPC
-  }
-
- private:
+  // `path` must live as long as the service.
   template <class Request, class Response>
   void Add(const char* path, const char* method,
            Result<Response> (Coordinator::*call)(const Request&)) {
@@ -254,6 +218,83 @@ class CoordinatorServiceImpl final : public grpc::Service {
         });
   }
 
+  template <class Request, class Response, class Handle>
+  void AddHandler(const char* path, Handle handle) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        path, grpc::internal::RpcMethod::NORMAL_RPC,
+        new KnownHandler(
+            calls_.answers,
+            std::make_unique<grpc::internal::RpcMethodHandler<
+                ServiceImpl, Request, Response>>(std::move(handle), this))));
+  }
+
+  Calls& calls_;
+};
+
+#define UCUDNN_RPC(Service, Method) \
+  Add("/ucudnn.v1." Service "/" #Method, #Method, &Coordinator::Method)
+
+class AgentServiceImpl final : public ServiceImpl {
+ public:
+  explicit AgentServiceImpl(Calls& calls) : ServiceImpl(calls) {
+    UCUDNN_RPC("AgentService", Register);
+    UCUDNN_RPC("AgentService", LeaseTasks);
+    UCUDNN_RPC("AgentService", ReportTask);
+    UCUDNN_RPC("AgentService", ReportDeviceModel);
+    UCUDNN_RPC("AgentService", Heartbeat);
+    UCUDNN_RPC("AgentService", Leave);
+  }
+};
+
+// The generated service, but GetPlan sends stored plans without making messages
+// of them. The generated classes would leave that method to a generic service,
+// and with one of those, gRPC 1.51 serves everything from threads that sleep
+// for 100 ms of each 1.1 s.
+class CoordinatorServiceImpl final : public ServiceImpl {
+ public:
+  explicit CoordinatorServiceImpl(Calls& calls) : ServiceImpl(calls) {
+    AddPlans();
+    UCUDNN_RPC("CoordinatorService", ListAgents);
+    UCUDNN_RPC("CoordinatorService", GetAgent);
+    UCUDNN_RPC("CoordinatorService", HoldAgent);
+    UCUDNN_RPC("CoordinatorService", ListDevices);
+    UCUDNN_RPC("CoordinatorService", GetDevice);
+    UCUDNN_RPC("CoordinatorService", PutNetwork);
+    UCUDNN_RPC("CoordinatorService", ListNetworks);
+    UCUDNN_RPC("CoordinatorService", GetNetwork);
+    UCUDNN_RPC("CoordinatorService", DeleteNetwork);
+    UCUDNN_RPC("CoordinatorService", ListProfiles);
+    UCUDNN_RPC("CoordinatorService", GetProfile);
+    UCUDNN_RPC("CoordinatorService", GetProblemProfile);
+    UCUDNN_RPC("CoordinatorService", GetDeviceModel);
+    UCUDNN_RPC("CoordinatorService", PutProfile);
+    UCUDNN_RPC("CoordinatorService", Measure);
+    UCUDNN_RPC("CoordinatorService", ListCampaigns);
+    UCUDNN_RPC("CoordinatorService", GetCampaign);
+    UCUDNN_RPC("CoordinatorService", ListTasks);
+    UCUDNN_RPC("CoordinatorService", GetTask);
+    UCUDNN_RPC("CoordinatorService", CancelTasks);
+    UCUDNN_RPC("CoordinatorService", ListActions);
+    UCUDNN_RPC("CoordinatorService", CreatePlan);
+    UCUDNN_RPC("CoordinatorService", ListPlans);
+    UCUDNN_RPC("CoordinatorService", DeletePlan);
+    UCUDNN_RPC("CoordinatorService", GetFront);
+    UCUDNN_RPC("CoordinatorService", ListJobs);
+    UCUDNN_RPC("CoordinatorService", GetJob);
+    UCUDNN_RPC("CoordinatorService", DeleteJob);
+    UCUDNN_RPC("CoordinatorService", DeleteAgent);
+    UCUDNN_RPC("CoordinatorService", GetJobRank);
+    UCUDNN_RPC("CoordinatorService", RegisterJob);
+    UCUDNN_RPC("CoordinatorService", ReportSteps);
+    UCUDNN_RPC("CoordinatorService", AnswerRevision);
+    UCUDNN_RPC("CoordinatorService", FinishJob);
+    UCUDNN_RPC("CoordinatorService", ReplanJob);
+    UCUDNN_RPC("CoordinatorService", Prune);
+    UCUDNN_RPC("CoordinatorService", Allocate);
+    UCUDNN_RPC("CoordinatorService", GetStatus);
+  }
+
+ private:
   void AddPlans() {
     AddHandler<v1::GetRequest, grpc::ByteBuffer>(
         "/ucudnn.v1.CoordinatorService/GetPlan",
@@ -261,16 +302,6 @@ class CoordinatorServiceImpl final : public grpc::Service {
                const v1::GetRequest* request, grpc::ByteBuffer* response) {
           return GetPlan(context, *request, response);
         });
-  }
-
-  // `path` must live as long as the service.
-  template <class Request, class Response, class Handle>
-  void AddHandler(const char* path, Handle handle) {
-    AddMethod(new grpc::internal::RpcServiceMethod(
-        path, grpc::internal::RpcMethod::NORMAL_RPC,
-        new grpc::internal::RpcMethodHandler<CoordinatorServiceImpl, Request,
-                                             Response>(std::move(handle),
-                                                       this)));
   }
 
   grpc::Status GetPlan(grpc::ServerContext* context,
@@ -288,9 +319,9 @@ class CoordinatorServiceImpl final : public grpc::Service {
     *response = grpc::ByteBuffer(&slice, 1);
     return status;
   }
-
-  Calls& calls_;
 };
+
+#undef UCUDNN_RPC
 
 // What a client sees that connects.
 enum class Greeting { kNone, kReceived, kNoDescriptor };
@@ -335,8 +366,11 @@ Greeting Greet(int port, const std::string& hello,
 
 class GrpcServer final : public RpcServer {
  public:
-  explicit GrpcServer(Dispatcher& dispatcher)
-      : calls_{dispatcher}, agents_(calls_), coordinator_(calls_) {
+  GrpcServer(Dispatcher& dispatcher, std::chrono::milliseconds patience)
+      : patience_(patience),
+        calls_{dispatcher},
+        agents_(calls_),
+        coordinator_(calls_) {
     if (dispatcher.guard().files() != nullptr) hello_ = TlsHello();
   }
   ~GrpcServer() override { Stop(); }
@@ -349,6 +383,8 @@ class GrpcServer final : public RpcServer {
                        address, [this](int connection) { Take(connection); }));
     UCUDNN_RETURN_IF_ERROR(Build());
     acceptor_->Start();
+    ending_ =
+        std::jthread([this](const std::stop_token& stop) { EndUnread(stop); });
     // A listener of one address may not be reached here.
     if (Greet(port(), hello_, kGreetingPatience) == Greeting::kReceived) {
       watching_ =
@@ -360,6 +396,13 @@ class GrpcServer final : public RpcServer {
   int port() const override { return acceptor_->port(); }
 
   Status Accepting() const override {
+    const std::size_t held = calls_.answers.running();
+    if (held + kLeastFreeRpcThreads > std::size_t{kMaxRpcThreads}) {
+      return Fail(Code::kUnavailable,
+                  "{} of {} threads of gRPC are held, {} by answers that are "
+                  "not read",
+                  held, kMaxRpcThreads, calls_.answers.unread());
+    }
     if (accepting_) return {};
     return Fail(Code::kUnavailable, "gRPC accepts no connections");
   }
@@ -375,6 +418,7 @@ class GrpcServer final : public RpcServer {
   void Stop() override {
     calls_.stopping = true;
     watching_ = {};
+    ending_ = {};
     if (acceptor_ != nullptr) acceptor_->Stop();
     const std::lock_guard lock(mutex_);
     End();
@@ -442,6 +486,19 @@ class GrpcServer final : public RpcServer {
     server_.reset();
   }
 
+  void EndUnread(const std::stop_token& stop) {
+    const auto look = std::min(patience_ / 4, kUnreadAfter);
+    while (!stop.stop_requested()) {
+      Pause(stop, look);
+      const std::size_t ended = calls_.answers.EndUnread(patience_);
+      calls_.dispatcher.metrics().SetRpc(calls_.answers.running(),
+                                         calls_.answers.unread(), ended);
+      if (ended == 0) continue;
+      spdlog::warn("event=unread_answers_ended count={} unread_for_ms={}",
+                   ended, patience_.count());
+    }
+  }
+
   void Watch(const std::stop_token& stop) {
     int missed = 0;
     while (!stop.stop_requested()) {
@@ -482,6 +539,7 @@ class GrpcServer final : public RpcServer {
     accepting_ = accepting;
   }
 
+  const std::chrono::milliseconds patience_;
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
@@ -493,14 +551,16 @@ class GrpcServer final : public RpcServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Acceptor> acceptor_;  // calls Take
   std::jthread watching_;
+  std::jthread ending_;  // uses Answers
 };
 
 }  // namespace
 
-Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
-                                                    Dispatcher& dispatcher) {
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const std::string& address, Dispatcher& dispatcher,
+    std::chrono::milliseconds patience) {
   gpr_set_log_function(LogForGrpc);
-  auto server = std::make_unique<GrpcServer>(dispatcher);
+  auto server = std::make_unique<GrpcServer>(dispatcher, patience);
   UCUDNN_RETURN_IF_ERROR(server->Listen(address));
   return server;
 }

@@ -4,10 +4,12 @@
 // The coordinator over gRPC, with health checking and reflection.
 // Thread-safe.
 
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "base/result.h"
+#include "coordinator/limits.h"
 
 namespace ucudnn {
 
@@ -17,11 +19,14 @@ class RpcServer {
  public:
   // Listens on `address` ("host:port", port 0 for any free one).
   // kUnavailable if it cannot.
-  static Result<std::unique_ptr<RpcServer>> Start(const std::string& address,
-                                                  Dispatcher& dispatcher);
+  // Calls end whose answers are not read for `patience`.
+  static Result<std::unique_ptr<RpcServer>> Start(
+      const std::string& address, Dispatcher& dispatcher,
+      std::chrono::milliseconds patience = kRpcPatience);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
-  // OK unless new connections have not been accepted lately. A listener that
+  // OK unless hardly a thread is free for calls, or new connections have not
+  // been accepted lately. A listener that
   // stopped accepting, as gRPC's does when descriptors run out, is set up
   // again; this ends the connections that were open.
   virtual Status Accepting() const = 0;

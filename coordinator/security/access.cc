@@ -62,6 +62,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"DeleteNetwork", kAdmins},
     {"DeletePlan", kAdmins},
     {"DeleteJob", kAdmins},
+    {"DeleteAgent", kAdmins},
     {"Prune", kAdmins, Own::kNothing, kOperators},
     {kReflect, kAdmins},
 

@@ -130,10 +130,15 @@ class Agents {
   virtual Status SetAgentState(const std::string& agent, AgentState state,
                                const std::string& reason) = 0;
   // Sets the agent's hold, or ends it if absent, and records the action.
-  // kNotFound.
+  // kNotFound. kPermissionDenied: `own_only`, and the agent has a hold by
+  // another than the action's.
   virtual Status HoldAgent(const std::string& agent,
                            const std::optional<HoldRecord>& hold,
-                           const ActionRecord& action) = 0;
+                           const ActionRecord& action, bool own_only) = 0;
+  // Deletes an agent, its hold and its devices, and records the action.
+  // kNotFound; kFailedPrecondition: it is not gone.
+  virtual Status DeleteAgent(const std::string& agent,
+                             const ActionRecord& action) = 0;
   // The pulses of all agents that are not gone. Each registration and each
   // heartbeat stored is a beat.
   virtual Result<std::vector<Pulse>> ListAgentPulses() = 0;

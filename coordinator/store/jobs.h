@@ -39,6 +39,8 @@ struct JobRecord {
   std::int64_t revision = 1;  // the latest that its ranks adopted
   bool auto_replan = false;   // it adopts what the coordinator proposes
   std::int64_t proposed = 0;  // the revision that awaits acceptance; 0: none
+  std::optional<std::int64_t> plan = {};  // of `revision`; ignored in writing
+  std::string asked_by = {};  // who registered it; empty: nobody knows
   UnixMillis created_ms = 0;
   UnixMillis seen_ms = 0;
 
@@ -163,6 +165,14 @@ class Jobs {
   virtual Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::optional<std::int64_t> seen,
       std::int64_t plan, const std::string& reason, UnixMillis now_ms) = 0;
+  // The revision is no longer proposed, for the reason `why`. Does nothing if
+  // it is not.
+  virtual Status WithdrawJobRevision(const std::string& job,
+                                     std::int64_t revision,
+                                     const std::string& why) = 0;
+  // The ranks of jobs that the caller registered since then.
+  virtual Result<std::int64_t> CountRanksOf(const std::string& asked_by,
+                                            UnixMillis since_ms) = 0;
   // The proposed revision becomes one for the ranks to adopt. kNotFound;
   // kFailedPrecondition: none is proposed, or the job is finished.
   virtual Result<JobRevisionRecord> AcceptJobRevision(

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,6 +87,9 @@ class Plans {
   // The plan with this key; absent if there is none.
   virtual Result<std::optional<PlanRecord>> FindPlan(
       const std::string& key) = 0;
+  // Notes that the plans are in use; those that do not exist are ignored.
+  virtual Status UsePlans(std::span<const std::int64_t> ids,
+                          UnixMillis now_ms) = 0;
   // Deletes the plan and records the action. kNotFound; kFailedPrecondition: a
   // job has it.
   virtual Status DeletePlan(std::int64_t id, const ActionRecord& action) = 0;

@@ -54,7 +54,7 @@ class Retention {
   // Such jobs, with their ranks, revisions and steps.
   virtual Result<std::int64_t> PruneJobs(UnixMillis before_ms,
                                          std::int64_t most) = 0;
-  // Plans that were made before `before_ms` and that no job has.
+  // Plans that were not asked for since `before_ms` and that no job has.
   virtual Result<std::int64_t> PrunePlans(UnixMillis before_ms,
                                           std::int64_t most) = 0;
   // What all of these would delete: jobs, then plans. Steps of deleted jobs

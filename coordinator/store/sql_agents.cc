@@ -239,14 +239,20 @@ Status SqlStore::SetAgentState(const std::string& agent, AgentState state,
 
 Status SqlStore::HoldAgent(const std::string& agent,
                            const std::optional<HoldRecord>& hold,
-                           const ActionRecord& action) {
+                           const ActionRecord& action, bool own_only) {
   return database_->Run(
       TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_ASSIGN_OR_RETURN(
-            const auto found,
-            sql.Query("SELECT id FROM agents WHERE id = $1", {agent}));
-        if (found.empty()) {
-          return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+            const AgentRecord found,
+            OneRecord(sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1",
+                                {agent}),
+                      AgentOf, fmt::format("agent '{}'", agent)));
+        if (own_only && found.hold && found.hold->who != action.who) {
+          return Fail(Code::kPermissionDenied,
+                      "{} holds node '{}' ({}: {}); {} may change only a hold "
+                      "of its own",
+                      found.hold->who, agent, found.hold->what,
+                      found.hold->reason, action.who);
         }
         UCUDNN_RETURN_IF_ERROR(
             hold
@@ -260,6 +266,33 @@ Status SqlStore::HoldAgent(const std::string& agent,
                       {agent, hold->what, hold->who, hold->reason,
                        hold->since_ms, hold->deadline_ms})
                 : sql.Execute("DELETE FROM holds WHERE agent = $1", {agent}));
+        return ucudnn::AddAction(sql, action);
+      });
+}
+
+Status SqlStore::DeleteAgent(const std::string& agent,
+                             const ActionRecord& action) {
+  return database_->Run(
+      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto found,
+            sql.Query("SELECT state FROM agents WHERE id = $1" +
+                          sql.dialect().lock_rows,
+                      {agent}));
+        if (found.empty()) {
+          return Fail(Code::kNotFound, "there is no agent '{}'", agent);
+        }
+        if (found[0].Text(0) != Name(AgentState::kGone)) {
+          return Fail(Code::kFailedPrecondition,
+                      "node '{}' is {}; one that is gone is accepted: stop its "
+                      "agent first",
+                      agent, found[0].Text(0));
+        }
+        for (const char* statement : {"DELETE FROM holds WHERE agent = $1",
+                                      "DELETE FROM devices WHERE agent = $1",
+                                      "DELETE FROM agents WHERE id = $1"}) {
+          UCUDNN_RETURN_IF_ERROR(sql.Execute(statement, {agent}));
+        }
         return ucudnn::AddAction(sql, action);
       });
 }

@@ -12,21 +12,26 @@ namespace {
 constexpr char kJobColumns[] =
     "id, name, state, request, source, reason, revision, created_ms, seen_ms, "
     "auto_replan, (SELECT COALESCE(MAX(r.revision), 0) FROM job_revisions r "
-    "WHERE r.job = jobs.id AND r.proposed = 1)";
+    "WHERE r.job = jobs.id AND r.proposed = 1), (SELECT r.plan FROM "
+    "job_revisions r WHERE r.job = jobs.id AND r.revision = jobs.revision), "
+    "asked_by";
 
 // Counts and times of steps stay below this, so that sums do not overflow.
 Result<JobRecord> JobOf(const SqlRow& row) {
-  JobRecord job{.id = row.Text(0),
-                .name = row.Text(1),
-                .state = JobState::kRunning,
-                .request = row.Text(3),
-                .source = row.Text(4),
-                .reason = row.Text(5),
-                .revision = row.Int(6),
-                .auto_replan = row.Int(9) != 0,
-                .proposed = row.Int(10),
-                .created_ms = row.Int(7),
-                .seen_ms = row.Int(8)};
+  JobRecord job{
+      .id = row.Text(0),
+      .name = row.Text(1),
+      .state = JobState::kRunning,
+      .request = row.Text(3),
+      .source = row.Text(4),
+      .reason = row.Text(5),
+      .revision = row.Int(6),
+      .auto_replan = row.Int(9) != 0,
+      .proposed = row.Int(10),
+      .plan = row.IsNull(11) ? std::nullopt : std::optional(row.Int(11)),
+      .asked_by = row.Text(12),
+      .created_ms = row.Int(7),
+      .seen_ms = row.Int(8)};
   UCUDNN_ASSIGN_OR_RETURN(job.state, ParseJobState(row.Text(2)));
   return job;
 }
@@ -166,11 +171,12 @@ Status SqlStore::RegisterJob(const JobRecord& job,
             const auto added,
             sql.Query(
                 "INSERT INTO jobs (id, name, state, request, source, reason, "
-                "revision, created_ms, seen_ms, auto_replan) VALUES ($1, $2, "
-                "'running', $3, $4, $5, 1, $6, $6, $7) "
+                "revision, created_ms, seen_ms, auto_replan, asked_by, ranks) "
+                "VALUES ($1, $2, 'running', $3, $4, $5, 1, $6, $6, $7, $8, $9) "
                 "ON CONFLICT (id) DO NOTHING RETURNING id",
                 {job.id, job.name, job.request, job.source, job.reason, now_ms,
-                 std::int64_t{job.auto_replan}}));
+                 std::int64_t{job.auto_replan}, job.asked_by,
+                 std::ssize(ranks)}));
         if (added.empty()) {
           UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
           return {};
@@ -221,8 +227,27 @@ Status SqlStore::FinishJob(const std::string& job, UnixMillis now_ms) {
   return database_->Run(
       TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_RETURN_IF_ERROR(Hear(sql, job, now_ms));
+        UCUDNN_RETURN_IF_ERROR(
+            sql.Execute("UPDATE job_revisions SET proposed = 2, "
+                        "rejected = 'withdrawn: the job ended' "
+                        "WHERE job = $1 AND proposed = 1",
+                        {job}));
         return sql.Execute("UPDATE jobs SET state = 'finished' WHERE id = $1",
                            {job});
+      });
+}
+
+Result<std::int64_t> SqlStore::CountRanksOf(const std::string& asked_by,
+                                            UnixMillis since_ms) {
+  return InTransaction(
+      *database_, TransactionMode::kRead,
+      [&](SqlTransaction& sql) -> Result<std::int64_t> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto rows,
+            sql.Query("SELECT COALESCE(SUM(ranks), 0) FROM jobs "
+                      "WHERE asked_by = $1 AND created_ms > $2",
+                      {asked_by, since_ms}));
+        return rows.at(0).Int(0);
       });
 }
 

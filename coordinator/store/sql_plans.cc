@@ -1,5 +1,7 @@
 // Plans.
 
+#include <algorithm>
+
 #include "coordinator/store/sql_store.h"
 
 namespace ucudnn {
@@ -41,8 +43,8 @@ Result<CreatedPlan> SqlStore::CreatePlan(const PlanRecord& plan) {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto created,
             sql.Query(fmt::format("INSERT INTO plans (revision, key, request, "
-                                  "body, created_ms, memory_plans) VALUES "
-                                  "($1, $2, $3, $4, $5, $6) "
+                                  "body, created_ms, memory_plans, used_ms) "
+                                  "VALUES ($1, $2, $3, $4, $5, $6, $5) "
                                   "ON CONFLICT (key) DO NOTHING RETURNING {}",
                                   kPlanColumns),
                       {plan.revision, plan.key, plan.request, plan.body,
@@ -103,6 +105,20 @@ Result<std::optional<PlanRecord>> SqlStore::FindPlan(const std::string& key) {
   return InTransaction(
       *database_, TransactionMode::kRead,
       [&](SqlTransaction& sql) { return PlanWithKey(sql, key); });
+}
+
+Status SqlStore::UsePlans(std::span<const std::int64_t> ids,
+                          UnixMillis now_ms) {
+  std::vector<std::int64_t> sorted(ids.begin(), ids.end());
+  std::ranges::sort(sorted);  // see LockTasks
+  SqlRows rows("id BIGINT");
+  for (const std::int64_t id : sorted) rows.Add({id});
+  return database_->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
+    return sql.Execute(
+        "UPDATE plans SET used_ms = $1 FROM $rows "
+        "WHERE plans.id = rows.id AND plans.used_ms < $1",
+        rows, {now_ms});
+  });
 }
 
 Status SqlStore::DeletePlan(std::int64_t id, const ActionRecord& action) {

@@ -96,7 +96,7 @@ Result<std::int64_t> SqlStore::PrunePlans(UnixMillis before_ms,
                                           std::int64_t most) {
   return Delete(*database_,
                 "DELETE FROM plans WHERE id IN (SELECT p.id FROM plans p "
-                "WHERE p.created_ms < $1 AND NOT EXISTS (SELECT 1 FROM "
+                "WHERE p.used_ms < $1 AND NOT EXISTS (SELECT 1 FROM "
                 "job_revisions r WHERE r.plan = p.id) ORDER BY p.id LIMIT $2) "
                 "RETURNING id",
                 {before_ms, most});
@@ -121,7 +121,7 @@ Result<PruneCounts> SqlStore::CountPrunable(const Cutoffs& cutoffs) {
         UCUDNN_ASSIGN_OR_RETURN(
             counts.plans,
             Count(sql,
-                  fmt::format("plans p WHERE p.created_ms < $2 AND NOT EXISTS "
+                  fmt::format("plans p WHERE p.used_ms < $2 AND NOT EXISTS "
                               "(SELECT 1 FROM job_revisions r JOIN jobs j ON "
                               "j.id = r.job WHERE r.plan = p.id AND NOT ({}))",
                               kPrunableJob),

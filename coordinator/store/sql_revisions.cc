@@ -166,6 +166,17 @@ Result<std::optional<JobRevisionRecord>> SqlStore::ProposeJobRevision(
       });
 }
 
+Status SqlStore::WithdrawJobRevision(const std::string& job,
+                                     std::int64_t revision,
+                                     const std::string& why) {
+  return database_->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
+    return sql.Execute(
+        "UPDATE job_revisions SET proposed = 2, rejected = $3 "
+        "WHERE job = $1 AND revision = $2 AND proposed = 1",
+        {job, revision, why});
+  });
+}
+
 Result<JobRevisionRecord> SqlStore::AcceptJobRevision(const std::string& job) {
   return InTransaction(
       *database_, TransactionMode::kWrite,

@@ -57,7 +57,9 @@ class SqlStore final : public Store {
                        const std::string& reason) override;
   Status HoldAgent(const std::string& agent,
                    const std::optional<HoldRecord>& hold,
-                   const ActionRecord& action) override;
+                   const ActionRecord& action, bool own_only) override;
+  Status DeleteAgent(const std::string& agent,
+                     const ActionRecord& action) override;
   Result<std::vector<Pulse>> ListAgentPulses() override;
   Result<std::vector<std::string>> ExpireAgents(
       std::span<const Pulse> silent) override;
@@ -160,6 +162,8 @@ class SqlStore final : public Store {
       std::int64_t limit, std::int64_t before_id) override;
   Result<PlanRecord> GetPlan(std::int64_t id) override;
   Result<std::optional<PlanRecord>> FindPlan(const std::string& key) override;
+  Status UsePlans(std::span<const std::int64_t> ids,
+                  UnixMillis now_ms) override;
   Status DeletePlan(std::int64_t id, const ActionRecord& action) override;
 
   // Jobs
@@ -176,6 +180,10 @@ class SqlStore final : public Store {
   Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::optional<std::int64_t> seen,
       std::int64_t plan, const std::string& reason, UnixMillis now_ms) override;
+  Status WithdrawJobRevision(const std::string& job, std::int64_t revision,
+                             const std::string& why) override;
+  Result<std::int64_t> CountRanksOf(const std::string& asked_by,
+                                    UnixMillis since_ms) override;
   Result<JobRevisionRecord> AcceptJobRevision(const std::string& job) override;
   Status AnswerJobRevision(const std::string& job, std::int64_t revision,
                            const std::string& rejected,
@@ -233,8 +241,10 @@ Result<std::string> ReadEpoch(SqlTransaction& sql);
 Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
                      const std::string& kind, const std::string& problem,
                      std::string_view what);
+// kFailedPrecondition if the lease is not the task's latest.
+Status CheckLease(const TaskRecord& task, const LeaseRef& lease);
 
-// Ends a task's lease. The token stays, so that the next one is larger.
+// Ends a task's lease. The token stays, so that repeated reports are known.
 inline constexpr char kNoLease[] =
     "agent = '', device = '', lease_until_ms = 0";
 

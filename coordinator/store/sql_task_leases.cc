@@ -1,5 +1,7 @@
 // The leases of benchmark tasks: taking, renewing, failing, releasing.
 
+#include <sys/random.h>
+
 #include <algorithm>
 
 #include "coordinator/store/sql_store.h"
@@ -7,9 +9,17 @@
 namespace ucudnn {
 namespace {
 
+// A token that nobody guesses.
+std::int64_t NewToken() {
+  std::uint64_t random = 0;
+  UCUDNN_CHECK(getrandom(&random, sizeof(random), 0) == sizeof(random));
+  return static_cast<std::int64_t>(random >> 2) + 1;
+}
+
 // The task that failed, locked until the transaction ends.
-Result<TaskRecord> LockTask(SqlTransaction& sql, std::int64_t id,
+Result<TaskRecord> LockTask(SqlTransaction& sql, const LeaseRef& lease,
                             const ReportIdentity& identity) {
+  const std::int64_t id = lease.task;
   UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
   UCUDNN_ASSIGN_OR_RETURN(
       TaskRecord task,
@@ -20,11 +30,8 @@ Result<TaskRecord> LockTask(SqlTransaction& sql, std::int64_t id,
   UCUDNN_RETURN_IF_ERROR(CheckIdentity(identity, epoch, task.key.kind,
                                        task.key.problem,
                                        fmt::format("task {}", id)));
+  UCUDNN_RETURN_IF_ERROR(CheckLease(task, lease));
   return task;
-}
-
-bool IsRunning(const TaskRecord& task, const LeaseRef& lease) {
-  return task.state == TaskState::kLeased && task.lease() == lease;
 }
 
 // Whether there may be something to lease. Most devices ask in vain, and a
@@ -50,6 +57,14 @@ Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
 }
 
 }  // namespace
+
+Status CheckLease(const TaskRecord& task, const LeaseRef& lease) {
+  if (task.lease() == lease && lease.token != 0) return {};
+  return Fail(Code::kFailedPrecondition,
+              "task {} is not leased under the report's token, or another "
+              "lease followed that one",
+              task.id);
+}
 
 Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
     const LeaseRequest& request) {
@@ -83,12 +98,13 @@ Result<std::vector<TaskRecord>> SqlStore::LeaseTasks(
                         "ORDER BY priority DESC, id LIMIT $3{}) "
                         "UPDATE tasks SET state = 'leased', "
                         "attempts = attempts + 1, "
-                        "lease_token = lease_token + 1, agent = $4, "
+                        "lease_token = $7, agent = $4, "
                         "device = $5, lease_until_ms = $6 "
                         "WHERE id IN (SELECT id FROM free) RETURNING {}",
                         skip_locked, kTaskColumns),
                     {request.kind, request.now_ms, request.max_count,
-                     request.agent, request.device, request.until_ms}),
+                     request.agent, request.device, request.until_ms,
+                     NewToken()}),
                 TaskOf));
         std::ranges::sort(tasks, [](const TaskRecord& a, const TaskRecord& b) {
           return a.priority != b.priority ? a.priority > b.priority
@@ -131,10 +147,9 @@ Result<TaskState> SqlStore::FailTask(const TaskFailure& failure) {
   return InTransaction(
       *database_, TransactionMode::kWrite,
       [&](SqlTransaction& sql) -> Result<TaskState> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const TaskRecord task,
-            LockTask(sql, failure.lease.task, failure.identity));
-        if (!IsRunning(task, failure.lease)) return task.state;
+        UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
+                                LockTask(sql, failure.lease, failure.identity));
+        if (task.state != TaskState::kLeased) return task.state;
         const bool again =
             failure.retryable && task.failures + 1 < kMaxTaskFailures;
         const TaskState state =

@@ -69,6 +69,7 @@ Result<CompletionResult> TakeIn(const TaskReport& report,
   UCUDNN_RETURN_IF_ERROR(CheckIdentity(completion.identity, epoch,
                                        task->key.kind, task->key.problem,
                                        fmt::format("task {}", task->id)));
+  UCUDNN_RETURN_IF_ERROR(CheckLease(*task, completion.lease));
   UCUDNN_RETURN_IF_ERROR(CheckBatch(*task, completion));
   if (!report.partial && task->state == TaskState::kDone) {
     return CompletionResult{.already = true};
@@ -84,7 +85,7 @@ Result<CompletionResult> TakeIn(const TaskReport& report,
     task->state = TaskState::kDone;
     return CompletionResult{};
   }
-  if (task->state == TaskState::kLeased && task->lease() == completion.lease) {
+  if (task->state == TaskState::kLeased) {
     changes->reopened.push_back(task->id);
     task->state = TaskState::kPending;
   }

@@ -62,8 +62,8 @@ enum class TaskState { kPending, kLeased, kDone, kFailed, kCancelled };
 std::string_view Name(TaskState state);
 Result<TaskState> ParseTaskState(std::string_view text);
 
-// A lease of a task. The token is a fencing token: it grows with every lease of
-// the task.
+// A lease of a task. The token is random, from 1 on: who knows it leased the
+// task.
 struct LeaseRef {
   std::int64_t task = 0;
   std::int64_t token = 0;
@@ -197,11 +197,11 @@ class Tasks {
       std::span<const LeaseRef> leases, UnixMillis until_ms) = 0;
   // In one transaction: stores the points, marks the task done, and adds the
   // cross-check, with the device's point as its first round, unless there is
-  // one of its kind, problem and batch. An outdated lease will do, since the
-  // measurements are valid all the same. If the task's cap has risen above the
-  // completion's, the points are stored and the task is pending again, or goes
-  // on if another device has leased it. kNotFound: there is no such task;
-  // kFailedPrecondition: it is another than the report says;
+  // one of its kind, problem and batch. The lease may have expired or ended,
+  // but must be the task's latest. If the task's cap has risen above the
+  // completion's, the points are stored and the task is pending again.
+  // kNotFound: there is no such task; kFailedPrecondition: it is another than
+  // the report says, or the lease is not its latest;
   // kInvalidArgument: a point has another batch than the task or, if the task
   // has a goal, a larger one.
   virtual Result<CompletionResult> CompleteTask(
@@ -210,8 +210,8 @@ class Tasks {
   // of CompleteTask.
   virtual Status AddToTask(const TaskCompletion& completion) = 0;
   // Makes the task pending again, or failed after kMaxTaskFailures or a failure
-  // that is not retryable. Changes nothing if the lease is not the task's
-  // current one. Returns the task's state. kNotFound; kFailedPrecondition as
+  // that is not retryable. Changes nothing if the lease has ended. Returns
+  // the task's state. kNotFound; kFailedPrecondition as
   // for CompleteTask.
   virtual Result<TaskState> FailTask(const TaskFailure& failure) = 0;
   // Makes all tasks that the agent has leased pending again, without counting

@@ -256,7 +256,8 @@ void CompareGavel(const std::vector<std::int64_t>& free,
                   const std::map<std::string, std::int64_t>& models) {
   const auto path = test::PublicDataPath("gavel/all_single_worker_times.csv");
   if (!path) {
-    fmt::print("no comparison on Gavel's times: UCUDNN_PUBLIC_DATA is not set\n");
+    fmt::print(
+        "no comparison on Gavel's times: UCUDNN_PUBLIC_DATA is not set\n");
     return;
   }
   AllotProblem problem;

@@ -35,7 +35,7 @@ awk -F, 'NR == 1 || $5 == "FP32"' tests/data/h200/alexnet_b256_pow2.csv \
 echo "devices,measuring_s,points"
 for devices in 1 2 4; do
   "$build"/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
-    --database "sqlite://$tmp/$devices.db" --ready-file "$tmp/$devices.ready" \
+    --database "sqlite://$tmp/$devices.db" --create --ready-file "$tmp/$devices.ready" \
     2>>"$tmp/log" &
   pids+=($!)
   await test -s "$tmp/$devices.ready"

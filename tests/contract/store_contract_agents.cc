@@ -152,21 +152,70 @@ TEST_P(StoreContract, HoldsAgentsUntilTheyAreResumed) {
                             .outcome = ""};
   HoldRecord cordon = drain;
   cordon.what = "cordon";
-  ASSERT_TRUE(store().HoldAgent("a", cordon, action));
-  ASSERT_TRUE(store().HoldAgent("a", drain, action));
+  ASSERT_TRUE(store().HoldAgent("a", cordon, action, false));
+  ASSERT_TRUE(store().HoldAgent("a", drain, action, false));
   // A restart changes nothing.
   ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 200));
   EXPECT_EQ(store().GetAgent("a")->state, AgentState::kOnline);
   EXPECT_EQ(store().ListAgents()->at(0).hold, drain);
   EXPECT_EQ(store().GetDevice("GPU-1")->hold, drain);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 0);
-  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action));
+  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, action, false));
   EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
   EXPECT_EQ(store().ListDevices("")->at(0).hold, std::nullopt);
   EXPECT_EQ(store().ListKinds()->at(0).usable, 1);
   EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(3));
-  EXPECT_EQ(store().HoldAgent("b", drain, action).error().code,
+  EXPECT_EQ(store().HoldAgent("b", drain, action, false).error().code,
             Code::kNotFound);
+}
+
+TEST_P(StoreContract, LeavesTheHoldsOfOthersToThem) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  HoldRecord own;
+  own.what = "cordon";
+  own.who = "agent a";
+  HoldRecord drain;
+  drain.what = "drain";
+  drain.who = "alice";
+  ActionRecord by_agent;
+  by_agent.who = own.who;
+  ActionRecord by_alice;
+  by_alice.who = drain.who;
+  ASSERT_TRUE(store().HoldAgent("a", own, by_agent, true));
+  ASSERT_TRUE(store().HoldAgent("a", std::nullopt, by_agent, true));
+  ASSERT_TRUE(store().HoldAgent("a", own, by_agent, true));
+  ASSERT_TRUE(store().HoldAgent("a", drain, by_alice, false));
+  for (const auto& wanted : {std::optional(own), std::optional<HoldRecord>()}) {
+    EXPECT_EQ(store().HoldAgent("a", wanted, by_agent, true).error().code,
+              Code::kPermissionDenied);
+  }
+  EXPECT_EQ(store().GetAgent("a")->hold, drain);
+  EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(4));
+}
+
+TEST_P(StoreContract, DeletesAnAgentThatIsGone) {
+  const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
+  const std::vector<DeviceRecord> others = {TestDevice("GPU-2")};
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 100));
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("b"), others, 100));
+  ActionRecord action;
+  action.who = "alice";
+  HoldRecord drain;
+  drain.what = "drain";
+  ASSERT_TRUE(store().HoldAgent("a", drain, action, false));
+  EXPECT_EQ(store().DeleteAgent("a", action).error().code,
+            Code::kFailedPrecondition);
+  ASSERT_TRUE(store().SetAgentState("a", AgentState::kGone, "it ended"));
+  ASSERT_TRUE(store().DeleteAgent("a", action));
+  EXPECT_EQ(store().DeleteAgent("a", action).error().code, Code::kNotFound);
+  EXPECT_THAT(store().ListAgents().value(), SizeIs(1));
+  ASSERT_THAT(store().ListDevices("").value(), SizeIs(1));
+  EXPECT_EQ(store().ListDevices("")->at(0).id, "GPU-2");
+  EXPECT_THAT(store().ListActions(9, 0).value(), SizeIs(2));
+  // It may come back, and is not held then.
+  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 200));
+  EXPECT_FALSE(store().GetAgent("a")->hold.has_value());
 }
 
 TEST_P(StoreContract, RemembersWhyAnAgentIsGone) {

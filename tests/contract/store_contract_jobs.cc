@@ -57,6 +57,7 @@ TEST_P(StoreContract, RegistersAJobOnce) {
   JobRecord expected = TestJob("j");
   expected.created_ms = 100;
   expected.seen_ms = 100;
+  expected.plan = plan;
   EXPECT_EQ(job.job, expected);
   ASSERT_THAT(job.ranks, SizeIs(3));
   EXPECT_EQ(job.ranks[2].device, "GPU-2");
@@ -343,6 +344,46 @@ TEST_P(StoreContract, RefusesStepsThatWouldOverflow) {
   EXPECT_THAT(store().GetJob("j")->steps, IsEmpty());
   ASSERT_TRUE(report(0, kMost));
   EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 2);
+}
+
+TEST_P(StoreContract, WithdrawsAProposedRevision) {
+  const std::int64_t first = store().CreatePlan(TestPlan("1"))->plan.id;
+  const std::int64_t other = store().CreatePlan(TestPlan("2"))->plan.id;
+  ASSERT_TRUE(store().RegisterJob(TestJob("j"), TestRanks(1), first, 100));
+  ASSERT_TRUE(
+      store().ProposeJobRevision("j", std::nullopt, other, "it drifts", 200));
+  ASSERT_TRUE(store().WithdrawJobRevision("j", 2, "withdrawn: it was wrong"));
+  EXPECT_EQ(store().GetJob("j")->job.proposed, 0);
+  EXPECT_EQ(store().GetJob("j")->revisions[1].rejected,
+            "withdrawn: it was wrong");
+  EXPECT_EQ(store().AcceptJobRevision("j").error().code,
+            Code::kFailedPrecondition);
+  // It may be proposed again, and ends with the job.
+  const auto again =
+      store().ProposeJobRevision("j", std::nullopt, other, "it drifts", 300);
+  ASSERT_TRUE(again->has_value());
+  EXPECT_EQ(store().GetJob("j")->job.proposed, 3);
+  ASSERT_TRUE(store().FinishJob("j", 400));
+  EXPECT_EQ(store().GetJob("j")->job.proposed, 0);
+}
+
+TEST_P(StoreContract, CountsTheRanksThatACallerRegistered) {
+  const auto job = [](const std::string& id, const std::string& asked_by) {
+    JobRecord made = TestJob(id);
+    made.asked_by = asked_by;
+    return made;
+  };
+  ASSERT_TRUE(
+      store().RegisterJob(job("j", "a"), TestRanks(3), std::nullopt, 100));
+  ASSERT_TRUE(
+      store().RegisterJob(job("k", "a"), TestRanks(2), std::nullopt, 200));
+  ASSERT_TRUE(
+      store().RegisterJob(job("l", "b"), TestRanks(1), std::nullopt, 200));
+  ASSERT_TRUE(store().FinishJob("k", 250));
+  EXPECT_EQ(store().CountRanksOf("a", 0).value(), 5);
+  EXPECT_EQ(store().CountRanksOf("a", 100).value(), 2);
+  EXPECT_EQ(store().CountRanksOf("c", 0).value(), 0);
+  EXPECT_EQ(store().GetJob("j")->job.asked_by, "a");
 }
 
 }  // namespace

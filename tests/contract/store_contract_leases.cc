@@ -26,7 +26,7 @@ TEST_P(StoreContract, LeasesByPriorityThenAge) {
   EXPECT_EQ(tasks[0].device, "GPU-a");
   EXPECT_EQ(tasks[0].lease_until_ms, 110);
   EXPECT_EQ(tasks[0].attempts, 1);
-  EXPECT_EQ(tasks[0].lease_token, 1);
+  EXPECT_GT(tasks[0].lease_token, 0);
   EXPECT_EQ(store().GetTask(tasks[0].id).value(), tasks[0]);
   // Another request raises its priority.
   Enqueue(store(), {TestTask(4)});
@@ -45,7 +45,7 @@ TEST_P(StoreContract, LeasesAnExpiredTaskAgain) {
   const auto second = Lease(store(), 1, 100, "b");
   ASSERT_THAT(second, SizeIs(1));
   EXPECT_EQ(second[0].agent, "b");
-  EXPECT_GT(second[0].lease_token, first[0].lease_token);
+  EXPECT_NE(second[0].lease_token, first[0].lease_token);
   EXPECT_EQ(second[0].attempts, 2);
 }
 
@@ -132,19 +132,42 @@ TEST_P(StoreContract, RefusesReportsOfOtherTasksWithTheSameId) {
   EXPECT_TRUE(store().CompleteTask(completion));
 }
 
-TEST_P(StoreContract, AcceptsACompletionWhoseLeaseIsOutdated) {
+TEST_P(StoreContract, RefusesReportsWithoutTheTokenOfTheLatestLease) {
   Enqueue(store(), {TestTask(1), TestTask(2)});
-  const auto first = Lease(store(), 2, 0, "a");
-  const auto second = Lease(store(), 1, 200, "b");
-  // One was leased by another agent meanwhile, one expired and was not leased
-  // again.
-  for (const TaskRecord& task : first) {
-    const auto result = store().CompleteTask(Completion(task, {}));
-    ASSERT_TRUE(result);
-    EXPECT_FALSE(result->already);
-    EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
+  const auto first = Lease(store(), 1, 0, "a").at(0);
+  const auto second = Lease(store(), 1, 200, "b").at(0);
+  ASSERT_EQ(first.id, second.id);
+  TaskFilter pending;
+  pending.state = TaskState::kPending;
+  const std::int64_t other = store().ListTasks(pending)->at(0).id;
+  const MeasuredPoint point = TestPoint(32, "FFT", 100);
+  for (const LeaseRef& wrong :
+       {first.lease(), LeaseRef{first.id, 0}, LeaseRef{first.id, 1},
+        LeaseRef{other, 0}, LeaseRef{other, second.lease_token}}) {
+    SCOPED_TRACE(fmt::format("task {}, token {}", wrong.task, wrong.token));
+    TaskCompletion completion = Completion(second, {point});
+    completion.lease = wrong;
+    EXPECT_EQ(store().CompleteTask(completion).error().code,
+              Code::kFailedPrecondition);
+    EXPECT_EQ(store().AddToTask(completion).error().code,
+              Code::kFailedPrecondition);
+    EXPECT_EQ(store().FailTask({wrong, {}, "no", false, 5}).error().code,
+              Code::kFailedPrecondition);
   }
-  EXPECT_TRUE(store().CompleteTask(Completion(second[0], {}))->already);
+  EXPECT_EQ(store().GetTask(second.id).value(), second);
+  EXPECT_EQ(store().GetTask(other)->state, TaskState::kPending);
+  EXPECT_THAT(store().LoadMeasurements(second.key.kind).value(), IsEmpty());
+}
+
+TEST_P(StoreContract, TakesReportsOfALeaseThatExpired) {
+  Enqueue(store(), {TestTask(1)});
+  const auto task = Lease(store(), 1, 0, "a").at(0);
+  EXPECT_FALSE(store().CompleteTask(Completion(task, {}))->already);
+  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
+  // The lease has ended; a repeat is known by its token.
+  EXPECT_TRUE(store().CompleteTask(Completion(task, {}))->already);
+  EXPECT_EQ(store().FailTask({task.lease(), {}, "no", true, 5}).value(),
+            TaskState::kDone);
 }
 
 TEST_P(StoreContract, RefusesCompletionsThatDoNotFitTheTask) {
@@ -300,18 +323,27 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
       added += result->added;
       EXPECT_TRUE(store().PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
       EXPECT_TRUE(store().CreatePlan(TestPlan("same")));
-      // Leases expire at once, so that several agents complete the same task.
+      // Leases expire at once, so that several agents measure the same task, of
+      // whom the last one completes it.
       for (int round = 0; round < 3; ++round) {
         for (const TaskRecord& task : Lease(store(), 40, round * 100)) {
           const auto done = store().CompleteTask(
               Completion(task, {TestPoint(32, "A", t + 1)}));
-          ASSERT_TRUE(done) << done.error().message;
-          if (!done->already) ++completed;
+          if (!done) {
+            EXPECT_EQ(done.error().code, Code::kFailedPrecondition);
+          } else if (!done->already) {
+            ++completed;
+          }
         }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  for (const TaskRecord& task : Lease(store(), 100, 1000)) {
+    ASSERT_TRUE(
+        store().CompleteTask(Completion(task, {TestPoint(32, "A", 9)})));
+    ++completed;
+  }
   EXPECT_EQ(added, 100);
   EXPECT_EQ(completed, 100);
   EXPECT_EQ(store().CountTasks(0)->at(ToString(TestKind())).done, 100);

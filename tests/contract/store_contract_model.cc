@@ -56,13 +56,21 @@ class ModelQueue {
       if (std::ssize(leased) == request.max_count) break;
       task->state = TaskState::kLeased;
       ++task->attempts;
-      ++task->lease_token;
       task->agent = request.agent;
       task->device = request.device;
       task->lease_until_ms = request.until_ms;
       leased.push_back(*task);
     }
     return leased;
+  }
+
+  // The store has drawn this token for the task's lease.
+  void SetToken(const LeaseRef& lease) {
+    tasks_.at(lease.task).lease_token = lease.token;
+  }
+
+  bool HasLatest(const LeaseRef& lease) const {
+    return tasks_.at(lease.task).lease() == lease;
   }
 
   std::vector<std::int64_t> Renew(const LeaseRef& lease, UnixMillis until_ms) {
@@ -220,10 +228,12 @@ class BothQueues {
                                .max_count = Pick(0, 3),
                                .now_ms = now_ms_,
                                .until_ms = now_ms_ + 100};
-    const auto expected = model_.Lease(request);
+    auto expected = model_.Lease(request);
     const auto leased = store_.LeaseTasks(request).value();
     ASSERT_EQ(leased.size(), expected.size());
     for (std::size_t i = 0; i < leased.size(); ++i) {
+      expected[i].lease_token = leased[i].lease_token;
+      model_.SetToken(expected[i].lease());
       EXPECT_EQ(leased[i], Numbered(expected[i]));
       taken_.push_back(expected[i]);
     }
@@ -244,6 +254,12 @@ class BothQueues {
     if (task == nullptr) return;
     TaskCompletion completion = Completion(*task, {});
     completion.now_ms = now_ms_;
+    if (!model_.HasLatest(task->lease())) {
+      completion.lease.task = Id(task->id);
+      EXPECT_EQ(store_.CompleteTask(completion).error().code,
+                Code::kFailedPrecondition);
+      return;
+    }
     const auto expected = model_.Complete(completion);
     completion.lease.task = Id(task->id);
     const auto result = store_.CompleteTask(completion).value();
@@ -255,6 +271,12 @@ class BothQueues {
     const TaskRecord* task = Taken();
     if (task == nullptr) return;
     TaskFailure failure{task->lease(), {}, "it broke", Pick(0, 4) > 0, now_ms_};
+    if (!model_.HasLatest(task->lease())) {
+      failure.lease.task = Id(task->id);
+      EXPECT_EQ(store_.FailTask(failure).error().code,
+                Code::kFailedPrecondition);
+      return;
+    }
     const auto expected = model_.Fail(failure);
     failure.lease.task = Id(task->id);
     EXPECT_EQ(store_.FailTask(failure).value(), expected);

@@ -66,6 +66,7 @@ class CampaignsTest : public ::testing::Test {
 
   void Report() {
     v1::ReportTaskRequest report;
+    report.set_agent_id("agent");
     report.set_task_id(task_.id());
     report.set_lease_token(task_.lease_token());
     report.set_max_workspace_bytes(task_.max_workspace_bytes());

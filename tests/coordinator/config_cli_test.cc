@@ -1,11 +1,14 @@
 // `ucudnn-coord` with a configuration file.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/files/file.h"
 #include "tests/support/notify_socket.h"
@@ -73,6 +76,43 @@ TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {
       [&] { return !test::FileText(ready).empty() || !coord.running(); }));
   EXPECT_THAT(test::FileText(ready), HasSubstr("grpc_port"))
       << test::FileText(folder_ / "log");
+  EXPECT_EQ(coord.Stop(), 0);
+}
+
+TEST_F(ConfigCliTest, KeepsOthersFromItsSqliteFile) {
+  const std::string file = folder_ / "u.db";
+  const std::string ready = folder_ / "ready.json";
+  const std::vector<std::string> serve = {
+      "serve",      "--listen",         "127.0.0.1:0",  "--http", "127.0.0.1:0",
+      "--database", "sqlite://" + file, "--ready-file", ready};
+  const test::Finished missing = Coord(serve);
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("there is no database " + file),
+                                 HasSubstr("--create")));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  std::vector<std::string> command = serve;
+  command.insert(command.begin(), test::ProgramPath("ucudnn-coord"));
+  command.emplace_back("--create");
+  const auto start = [&] {
+    std::filesystem::remove(ready);
+    test::Process coord(command, folder_ / "log");
+    EXPECT_TRUE(test::WaitUntil(
+        [&] { return !test::FileText(ready).empty() || !coord.running(); }));
+    EXPECT_TRUE(coord.running()) << test::FileText(folder_ / "log");
+    return coord;
+  };
+  test::Process coord = start();
+  std::filesystem::create_symlink(file, folder_ / "link.db");
+  for (const char* name : {"u.db", "link.db"}) {
+    std::vector<std::string> another = serve;
+    another[6] = "sqlite://" + (folder_ / name);
+    const test::Finished second = Coord(another);
+    EXPECT_EQ(second.status, 1);
+    EXPECT_THAT(second.err,
+                HasSubstr(fmt::format("in use by process {}", coord.pid())));
+  }
+  coord.Kill();
+  coord = start();
   EXPECT_EQ(coord.Stop(), 0);
 }
 

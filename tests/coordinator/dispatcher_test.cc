@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -85,6 +86,58 @@ class NamesGuard final : public Guard {
   const GuardFiles* files() const override { return nullptr; }
   std::shared_ptr<SSL_CTX> tls() const override { return nullptr; }
 };
+
+TEST_F(DispatcherTest, RefusesNumbersThatNothingHas) {
+  const auto refused = [](const auto& answer) {
+    return answer ? std::string() : answer.error().message;
+  };
+  v1::PlanRequest plan;
+  plan.set_batch(std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(refused(Run("CreatePlan", &Coordinator::CreatePlan, plan)),
+            "batch is -9223372036854775808; 0 or more is accepted");
+  v1::HoldAgentRequest hold;
+  hold.set_deadline_ms(-1);
+  EXPECT_EQ(refused(Run("HoldAgent", &Coordinator::HoldAgent, hold)),
+            "deadline_ms is -1; 0 or more is accepted");
+  v1::ReportStepsRequest steps;
+  steps.add_batches()->add_step_ns(-5);
+  EXPECT_EQ(refused(Run("ReportSteps", &Coordinator::ReportSteps, steps)),
+            "step_ns is -5; 0 or more is accepted");
+  v1::ReplanJobRequest replan;
+  replan.add_exclude_ranks(-2);
+  EXPECT_EQ(refused(Run("ReplanJob", &Coordinator::ReplanJob, replan)),
+            "exclude_ranks is -2; 0 or more is accepted");
+  for (const double weight : {-1.0, std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::quiet_NaN()}) {
+    v1::AllocateRequest allocate;
+    allocate.add_jobs()->set_weight(weight);
+    EXPECT_EQ(refused(Run("Allocate", &Coordinator::Allocate, allocate)),
+              fmt::format("weight is {}; 0 or more is accepted", weight));
+  }
+}
+
+TEST_F(DispatcherTest, BoundsTheRanksThatOneCallerRegistersInADay) {
+  const NamesGuard guard;
+  Dispatcher named(coordinator_, metrics_, guard);
+  CoordinatorOptions options;
+  options.max_job_ranks_per_caller = 5;
+  coordinator_.Reconfigure(options);
+  v1::RegisterJobRequest job;
+  for (int r = 0; r < 3; ++r) job.add_ranks()->set_rank(r);
+  const auto add = [&](const std::string& id, const std::string& caller) {
+    job.set_job_id(id);
+    const auto added = named.Run({.host = "test", .authorization = caller},
+                                 "RegisterJob", &Coordinator::RegisterJob, job);
+    return added ? Code::kOk : added.error().code;
+  };
+  EXPECT_EQ(add("1", "alice"), Code::kOk);
+  EXPECT_EQ(add("2", "alice"), Code::kResourceExhausted);
+  EXPECT_EQ(add("1", "alice"), Code::kOk);  // as before
+  EXPECT_EQ(add("2", "bob"), Code::kOk);
+  EXPECT_EQ(coordinator_.ListJobs({})->jobs_size(), 2);
+  job.mutable_ranks(1)->set_host(std::string(kMaxRankTextBytes + 1, 'x'));
+  EXPECT_EQ(add("3", "carol"), Code::kInvalidArgument);
+}
 
 TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
   const NamesGuard guard;

@@ -148,7 +148,7 @@ TEST_F(MeasuringTest, LeavesRoomForOtherCallers) {
     EXPECT_EQ(coordinator_.CreatePlan(All(16).plan()).error().code,
               Code::kResourceExhausted);
     EXPECT_EQ(coordinator_.CreatePlan(All(8).plan()).error().code,
-              Code::kUnavailable);  // they are being made
+              Code::kAborted);  // they are being made
   }
   EXPECT_EQ(Tasks(), 16);
   // After a restart, or at another coordinator over the same database.

@@ -257,6 +257,13 @@ TEST_F(OpenApiTest, TellsTheFieldsOfEachAnswer) {
       const std::string id = operation["operationId"];
       if (id == "DeleteJob") example = "/v1/jobs/ended";
       if (id == "DeletePlan") example = "/v1/plans/2";
+      if (id == "DeleteAgent") {
+        ASSERT_TRUE(coordinator_.Register(test::Agent("left", "left-0")));
+        v1::LeaveRequest leave;
+        leave.set_agent_id("left");
+        ASSERT_TRUE(coordinator_.Leave(leave));
+        example = "/v1/agents/left";
+      }
       if (id == "DeleteNetwork") {
         httplib::Client http("127.0.0.1", server_->port());
         ASSERT_EQ(http.Put("/v1/networks/other", kNetwork, "text/csv")->status,
@@ -340,7 +347,7 @@ TEST_F(OpenApiTest, NamesEachParameterOfQueries) {
       EXPECT_THAT(answer->body, ::testing::HasSubstr(name)) << path;
     }
   });
-  EXPECT_EQ(asked, 14);
+  EXPECT_EQ(asked, 15);
 }
 
 TEST_F(OpenApiTest, TellsTheFieldsOfErrors) {

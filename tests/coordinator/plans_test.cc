@@ -146,8 +146,8 @@ TEST_F(PlansTest, LeavesPlansOfOtherSolversAlone) {
   ASSERT_TRUE(LoadProfiles(*store_, &inputs));
   for (const int version : {kSolverVersion - 1, kSolverVersion}) {
     PlanRecord record;
-    record.key = Sha256(InputsText(inputs.network, inputs.request,
-                                   inputs.profiles, version));
+    record.key = Sha256(
+        InputsText(inputs.network, inputs.request, inputs.profiles, version));
     record.request = record.body = "{}";
     const std::int64_t stored = store_->CreatePlan(record).value().plan.id;
     const bool served = two_.CreatePlan(request_).value().id() == stored;

@@ -61,6 +61,7 @@ class ReportTest : public ::testing::TestWithParam<int> {
 
 TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   Coordinator coordinator(CoordinatorOptions(), *store_, clock_);
+  ASSERT_TRUE(coordinator.Register(test::Agent("a", "d")));
   const std::string problem = ToString(ConvProblem());
   const NewTask task{
       .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
@@ -78,6 +79,7 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   report.set_kind(kKind);
   report.set_problem(problem);
   report.set_lease_token(leased->front().lease_token);
+  report.set_agent_id("a");
   report.set_device_id("d");
   report.set_max_workspace_bytes(task.max_workspace.count());
   v1::Measurement& point = *report.add_measurements();
@@ -109,6 +111,37 @@ TEST_F(ReportTest, NeedsToSayWhatItIsOf) {
   const auto reported = coordinator.ReportTask(report);
   ASSERT_FALSE(reported);
   EXPECT_EQ(reported.error().code, Code::kInvalidArgument);
+}
+
+TEST_F(ReportTest, IsOfADeviceOfTheAgent) {
+  Coordinator coordinator(CoordinatorOptions(), *store_, clock_);
+  ASSERT_TRUE(coordinator.Register(test::Agent("a", "d")));
+  ASSERT_TRUE(coordinator.Register(test::Agent("b", "e")));
+  const std::string problem = ToString(ConvProblem());
+  const NewTask task{
+      .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
+      .max_workspace = 1_MiB};
+  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 1000));
+  v1::LeaseTasksRequest lease;
+  lease.set_agent_id("a");
+  lease.set_device_id("d");
+  const v1::Task leased = coordinator.LeaseTasks(lease)->tasks(0);
+  v1::ReportTaskRequest report;
+  report.set_agent_id("b");
+  report.set_device_id("d");
+  report.set_task_id(leased.id());
+  report.set_lease_token(leased.lease_token());
+  report.set_epoch(leased.epoch());
+  report.set_kind(kKind);
+  report.set_problem(problem);
+  EXPECT_EQ(coordinator.ReportTask(report).error().code, Code::kNotFound);
+  report.set_error("broken");
+  EXPECT_EQ(coordinator.ReportTask(report).error().code, Code::kNotFound);
+  v1::ReportTaskRequest cross_check = report;
+  cross_check.mutable_cross_check()->set_id(1);
+  EXPECT_EQ(coordinator.ReportTask(cross_check).error().message,
+            "device d is registered by agent a, not by b");
+  EXPECT_EQ(store_->GetTask(leased.id())->state, TaskState::kLeased);
 }
 
 class ReportGroupTest : public ReportTest {

@@ -58,8 +58,7 @@ TEST_F(RequestLogTest, IsSilentAboutWhatIsUsual) {
   log_.Add("GetPlan", "a", Failed(Code::kNotFound), milliseconds(1), false);
   // Plans take long, and wait for measurements.
   log_.Add("CreatePlan", "a", {}, milliseconds(9000), true);
-  log_.Add("CreatePlan", "a", Failed(Code::kUnavailable), milliseconds(1),
-           true);
+  log_.Add("CreatePlan", "a", Failed(Code::kAborted), milliseconds(1), true);
   EXPECT_EQ(Lines(), "");
 }
 

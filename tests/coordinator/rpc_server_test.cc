@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -5,7 +6,11 @@
 #include <httplib.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cstring>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,7 +26,7 @@
 #include "tests/coordinator/break_listener.h"
 #include "tests/support/certificates.h"
 #include "tests/support/process.h"
-#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/agent.grpc.pb.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
@@ -85,6 +90,11 @@ class RpcServerTest : public ::testing::Test {
                          std::chrono::seconds(5));
     v1::StatusResponse response;
     return stub->GetStatus(&context, {}, &response);
+  }
+
+  std::string MetricsText() const {
+    return metrics_.Text({}, std::chrono::nanoseconds(0),
+                         coordinator_.activity());
   }
 
   // How a method answers an empty request.
@@ -185,6 +195,102 @@ TEST_F(RpcServerTest, WritesFewLinesForManyFailedHandshakes) {
   EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
   server->Stop();
   EXPECT_THAT(log.Text(), SizeIs(AllOf(Ge(1), Le(5))));
+}
+
+// Many calls over a connection of HTTP/2 whose window is 0: no answer can be
+// written.
+class DeafClient {
+ public:
+  DeafClient(int port, const std::string& method, int calls)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    UCUDNN_CHECK(connect(socket_, reinterpret_cast<const sockaddr*>(&address),
+                         sizeof(address)) == 0);
+    std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+    bytes += Frame(4, 0, 0, std::string("\0\4\0\0\0\0", 6));
+    std::string headers;
+    for (const auto& [name, value] :
+         {std::pair<std::string, std::string>{":method", "POST"},
+          {":scheme", "http"},
+          {":path", method},
+          {":authority", "localhost"},
+          {"content-type", "application/grpc"},
+          {"te", "trailers"}}) {
+      headers += std::string(1, '\0') + Text(name) + Text(value);
+    }
+    for (int i = 0; i < calls; ++i) {
+      bytes += Frame(1, 4, 2 * i + 1, headers);
+      bytes += Frame(0, 1, 2 * i + 1, std::string(5, '\0'));  // no message
+    }
+    UCUDNN_CHECK(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+                 static_cast<ssize_t>(bytes.size()));
+  }
+  ~DeafClient() { close(socket_); }
+  DeafClient(const DeafClient&) = delete;
+  DeafClient& operator=(const DeafClient&) = delete;
+
+ private:
+  static std::string Text(const std::string& text) {
+    return std::string(1, static_cast<char>(text.size())) + text;
+  }
+  static std::string Frame(int type, int flags, int stream,
+                           const std::string& content) {
+    std::string frame;
+    for (const int shift : {16, 8, 0}) {
+      frame += static_cast<char>(content.size() >> shift);
+    }
+    frame += static_cast<char>(type);
+    frame += static_cast<char>(flags);
+    for (const int shift : {24, 16, 8, 0}) {
+      frame += static_cast<char>(stream >> shift);
+    }
+    return frame + content;
+  }
+
+  const int socket_;
+};
+
+TEST_F(RpcServerTest, AnswersOthersWhateverAClientDoesNotRead) {
+  const auto stub = v1::AgentService::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
+                          grpc::InsecureChannelCredentials()));
+  const std::string path = "/ucudnn.v1.CoordinatorService/GetStatus";
+  std::list<DeafClient> deaf;
+  // They would hold all threads.
+  for (int i = 0; i < 3; ++i) deaf.emplace_back(server_->port(), path, 100);
+  const auto few_are_held = [&] {
+    const std::string text = MetricsText();
+    return text.find("ucudnn_rpc_answers_unread 48\n") != std::string::npos &&
+           text.find("ucudnn_rpc_threads 48\n") != std::string::npos;
+  };
+  EXPECT_TRUE(test::WaitUntil(few_are_held)) << MetricsText();
+  EXPECT_TRUE(Call().ok());
+  EXPECT_TRUE(server_->Accepting());
+  grpc::ClientContext context;
+  v1::HeartbeatRequest beat;
+  beat.set_agent_id("agent");
+  v1::HeartbeatResponse heard;
+  EXPECT_EQ(stub->Heartbeat(&context, beat, &heard).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  // One that goes on is refused, and that needs no thread.
+  deaf.emplace_back(server_->port(), path, 100);
+  EXPECT_TRUE(Call().ok());
+}
+
+TEST_F(RpcServerTest, EndsCallsWhoseAnswersAreNotRead) {
+  const auto server = RpcServer::Start("127.0.0.1:0", dispatcher_,
+                                       std::chrono::milliseconds(100))
+                          .value();
+  const DeafClient deaf(server->port(),
+                        "/ucudnn.v1.CoordinatorService/GetStatus", 5);
+  EXPECT_TRUE(test::WaitUntil([&] {
+    return MetricsText().find("ucudnn_rpc_answers_dropped_total 5\n") !=
+           std::string::npos;
+  }));
 }
 
 TEST_F(RpcServerTest, RefusesLaterCallsWhenItIsStopped) {

@@ -43,7 +43,7 @@ class WatchTest : public ::testing::Test {
                      .has_value());
   }
 
-  void Begin(bool auto_replan = false) {
+  void Begin(bool auto_replan = false, const std::string& host = "") {
     const auto plan = coordinator_.CreatePlan(request_);
     ASSERT_TRUE(plan) << plan.error().message;
     v1::RegisterJobRequest job;
@@ -55,6 +55,7 @@ class WatchTest : public ::testing::Test {
       v1::JobRank& rank = *job.add_ranks();
       rank.set_rank(r);
       rank.set_device_id("device-" + std::to_string(r));
+      rank.set_host(host);
     }
     ASSERT_TRUE(coordinator_.RegisterJob(job));
   }
@@ -279,6 +280,81 @@ TEST_F(WatchTest, ProposesAPlanWithTheRanksOfANodeThatIsResumed) {
   EXPECT_EQ(Job().revisions(2).reason(), "node agent of rank 0 is resumed");
   EXPECT_EQ(Job().revisions(2).plan_id(), Job().revisions(0).plan_id());
   EXPECT_EQ(Accept()->revision(), 3);
+}
+
+TEST_F(WatchTest, DrainsRanksOnTheNodesHostThatNoOtherNodeOffers) {
+  // The agent offers none of the job's devices, another agent of the host one.
+  v1::RegisterRequest agent = test::Agent("agent", "device-9");
+  agent.set_host("host");
+  ASSERT_TRUE(coordinator_.Register(agent));
+  agent = test::Agent("other", "device-1");
+  agent.set_host("host");
+  ASSERT_TRUE(coordinator_.Register(agent));
+  Begin(/*auto_replan=*/false, "host");
+  v1::HoldAgentRequest hold;
+  hold.set_agent_id("agent");
+  hold.set_what("drain");
+  const auto drained = coordinator_.HoldAgent(hold).value();
+  ASSERT_THAT(drained.jobs(), SizeIs(1));
+  EXPECT_THAT(drained.jobs(0).ranks(), ElementsAre(0));
+  ASSERT_EQ(drained.jobs(0).revision(), 2);
+  Watch();
+  EXPECT_THAT(Job().revisions(), SizeIs(2));
+  Adopt(2);
+  hold.set_what("resume");
+  EXPECT_THAT(coordinator_.HoldAgent(hold)->jobs(0).ranks(), ElementsAre(0));
+}
+
+TEST_F(WatchTest, ShowsTheRequestOfTheAdoptedPlan) {
+  Begin();
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  replan.set_batch(2);
+  Measured(10, {1});
+  ASSERT_EQ(coordinator_.ReplanJob(replan)->revision(), 2);
+  EXPECT_EQ(Job().request().batch(), 4);
+  EXPECT_EQ(coordinator_.ListJobs({})->jobs(0).request().batch(), 4);
+  Adopt(2);
+  EXPECT_EQ(Job().request().batch(), 2);
+  EXPECT_EQ(coordinator_.ListJobs({})->jobs(0).request().batch(), 2);
+}
+
+TEST_F(WatchTest, WithdrawsAProposalWithoutARankThatReportsAgain) {
+  Begin();
+  Report(1, 1, 10);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  ASSERT_EQ(Job().proposed_revision(), 2);
+  Report(1, 1, 10);
+  Watch();
+  EXPECT_EQ(Job().proposed_revision(), 0);
+  EXPECT_EQ(Job().revisions(1).rejected(), "withdrawn: rank 1 reports again");
+  // Silent once more, it is left out once more.
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  EXPECT_EQ(Job().proposed_revision(), 3);
+}
+
+TEST_F(WatchTest, SeesNoDriftInRanksWithoutImages) {
+  Begin();
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  replan.add_exclude_ranks(0);
+  ASSERT_EQ(coordinator_.ReplanJob(replan)->revision(), 2);
+  Adopt(2);
+  v1::ReportStepsRequest report;
+  report.set_job_id("job");
+  v1::StepBatch& batch = *report.add_batches();
+  batch.set_revision(2);
+  for (std::size_t i = 0; i < 4 * kFirstSteps; ++i) {
+    batch.add_step_ns(i < kFirstSteps ? 10'000'000 : 14'000'000);
+  }
+  ASSERT_TRUE(coordinator_.ReportSteps(report));
+  EXPECT_THAT(Job().drift(), SizeIs(0));
 }
 
 TEST_F(WatchTest, TellsOfIdleDevicesThatAJobWouldGainBy) {

@@ -7,7 +7,7 @@
 begin_service() {
   rm -f "$tmp"/campaign.*
   .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
-    --database "sqlite://$tmp/campaign.db" --ready-file "$tmp/campaign.ready" \
+    --database "sqlite://$tmp/campaign.db" --create --ready-file "$tmp/campaign.ready" \
     2>>"$out/campaign-coordinator.log" &
   coordinator=$!
   local i

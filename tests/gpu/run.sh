@@ -373,7 +373,7 @@ main_job() {
   local gpus
   gpus=$(gpu_count)
   .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
-    --database "sqlite://$tmp/c.db" --ready-file "$tmp/ready" \
+    --database "sqlite://$tmp/c.db" --create --ready-file "$tmp/ready" \
     2>"$out/coordinator.log" &
   local coordinator=$! i
   for ((i = 0; i < 100; ++i)); do [ -f "$tmp/ready" ] && break || sleep 0.1; done

@@ -32,7 +32,7 @@ train() {
   local job=(--net resnet18 --batch "$batch" --workspace-limit 64MiB
     --images 512 --rate 0.001 --measurements 10)
   .carry/bin/ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
-    --database "sqlite://$tmp/train.db" --ready-file "$tmp/train.ready" \
+    --database "sqlite://$tmp/train.db" --create --ready-file "$tmp/train.ready" \
     2>"$out/train-coordinator.log" &
   coordinator=$!
   for ((i = 0; i < 100; ++i)); do

@@ -115,10 +115,10 @@ void DescribeJoint(const JointPlan& plan, std::string* text) {
   for (std::size_t g = 0; g < plan.plans.size(); ++g) {
     std::string workspace;
     if (plan.plans[g]) DescribeWorkspace(*plan.plans[g], &workspace);
-    *text += fmt::format("  GPU {}: {} images, {} ns, kernels {:016x}\n", g,
-                         plan.assignment.shares[g].batch.count(),
-                         plan.assignment.shares[g].time.count(),
-                         Digest(workspace));
+    *text +=
+        fmt::format("  GPU {}: {} images, {} ns, kernels {:016x}\n", g,
+                    plan.assignment.shares[g].batch.count(),
+                    plan.assignment.shares[g].time.count(), Digest(workspace));
   }
 }
 
@@ -139,8 +139,8 @@ void DescribeRecorded(const RecordedPlan& plan, std::string* text) {
       plan.time.count(), plan.lower_bound.count(), plan.ideal_time.count(),
       plan.peak.count(), plan.plain_peak.count(), plan.moved.count());
   for (const PlannedAction& action : plan.actions) {
-    *text += fmt::format("  hook {}: {} {}\n", action.hook,
-                         Name(action.action), action.tensor);
+    *text += fmt::format("  hook {}: {} {}\n", action.hook, Name(action.action),
+                         action.tensor);
   }
 }
 
@@ -193,8 +193,8 @@ void AddWorkspacePlans(std::string* text) {
   Random random(1);
   Profile drawn;
   while (drawn.kernels.size() < 6) {
-    KernelProfile kernel = RandomKernel(
-        random, {}, "conv" + std::to_string(drawn.kernels.size()));
+    KernelProfile kernel =
+        RandomKernel(random, {}, "conv" + std::to_string(drawn.kernels.size()));
     if (SmallestLimit(kernel.points, BatchSize(8), BatchPolicy::kAll)) {
       drawn.kernels.push_back(std::move(kernel));
     }
@@ -216,8 +216,8 @@ void AddWorkspacePlans(std::string* text) {
 
   JointProblem joint;
   joint.batch = BatchSize(256);
-  for (const char* file : {"alexnet_b256_pow2_sm64.csv",
-                           "alexnet_b256_pow2_sm32.csv"}) {
+  for (const char* file :
+       {"alexnet_b256_pow2_sm64.csv", "alexnet_b256_pow2_sm32.csv"}) {
     JointKind& kind = joint.kinds.emplace_back();
     kind.kernels = H200(file, "FP32");
     kind.workspace_limit = 64_MiB;

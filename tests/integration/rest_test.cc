@@ -50,7 +50,7 @@ TEST_F(RestTest, ReturnsTheSamePlanForTheSameRequest) {
   const char* request =
       R"({"network":"tiny","batch":4,"workspace_limit_bytes":1048576})";
   std::string answer;
-  // 503 until everything is measured.
+  // 409 until everything is measured.
   ASSERT_TRUE(WaitUntil([&] {
     const auto post = http_->Post("/v1/plans", request, "application/json");
     answer = post ? post->body : "no answer";

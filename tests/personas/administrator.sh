@@ -14,7 +14,7 @@ for file in etc/default/ucudnn-coord etc/default/ucudnn-agent \
 done
 
 # Without TLS it serves its own machine only.
-says "--insecure" ucudnn-coord serve --listen 0.0.0.0:0 --database "sqlite://$tmp/open.db"
+says "--insecure" ucudnn-coord serve --listen 0.0.0.0:0 --database "sqlite://$tmp/open.db" --create
 [ $status = 2 ] || fail "an open coordinator ends with status $status"
 
 certs=$tmp/certs

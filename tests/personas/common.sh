@@ -57,7 +57,7 @@ start_coordinator() {
   rm -f "$tmp/ready"
   ucudnn-coord serve --config "$settings" \
     --listen "127.0.0.1:${grpc:-0}" --http "127.0.0.1:${http:-0}" \
-    --database "sqlite://$tmp/coordinator.db" --ready-file "$tmp/ready" \
+    --database "sqlite://$tmp/coordinator.db" --create --ready-file "$tmp/ready" \
     --agent-timeout-ms 2000 --heartbeat-ms 200 --poll-after-ms 50 \
     2>>"$tmp/coordinator.log" &
   coordinator=$!

@@ -45,7 +45,7 @@ def coordinator(folder, *options, **environment):
     ready = folder / "ready"
     with running(
         "ucudnn-coord", "serve", "--listen", "127.0.0.1:0", "--http",
-        "127.0.0.1:0", "--database", f"sqlite://{folder}/c.db",
+        "127.0.0.1:0", "--database", f"sqlite://{folder}/c.db", "--create",
         "--ready-file", ready, *options,
     ) as daemon:  # fmt: skip
         wait_for(lambda: ready.exists(), daemon)

@@ -272,6 +272,8 @@ def test_refuses_credentials_that_do_not_go_together(guarded, tmp_path):
         (422, {"title": "No plan", "status": 422, "detail": "no room"},
          ucudnn.NoPlan, "no room"),
         (404, {"title": "Not Found"}, ucudnn.InvalidArgument, "Not Found"),
+        (409, {"code": "ABORTED", "detail": "2 of 3 measurements are missing"},
+         ucudnn.Unreachable, "are missing"),
         (503, {"detail": "overloaded"}, ucudnn.Unreachable, "overloaded"),
         (500, "oops", ucudnn.Error, "oops"),
         (401, {}, ucudnn.NotAllowed, "HTTP status 401|{}"),

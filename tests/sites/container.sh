@@ -61,7 +61,7 @@ test ! -e /packages
 cd "$HOME"
 ucudnn-agent --version
 ucudnn-coord serve --listen 127.0.0.1:0 --http 127.0.0.1:0 \
-  --database "sqlite://$HOME/coordinator.db" --ready-file "$HOME/ready" &
+  --database "sqlite://$HOME/coordinator.db" --create --ready-file "$HOME/ready" &
 for i in $(seq 300); do
   test ! -s ready || break
   sleep 0.1

@@ -14,9 +14,9 @@ namespace ucudnn::test {
 std::string DataPath(const std::string& name);
 
 // A file of public data sets that are not part of the repository, in the folder
-// that UCUDNN_PUBLIC_DATA names: minimalloc/challenging of google/minimalloc, and
-// gavel/ with measurements of stanford-futuredata/gavel as CSV. Absent if the
-// variable is not set.
+// that UCUDNN_PUBLIC_DATA names: minimalloc/challenging of google/minimalloc,
+// and gavel/ with measurements of stanford-futuredata/gavel as CSV. Absent if
+// the variable is not set.
 std::optional<std::string> PublicDataPath(const std::string& name);
 
 // A program of this build, e.g. "ucudnn-agent".

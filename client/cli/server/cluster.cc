@@ -12,6 +12,7 @@
 #include "client/cli/server/list.h"
 #include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
+#include "client/cli/server/remove.h"
 #include "client/cli/server/server.h"
 #include "proto/json.h"
 
@@ -194,6 +195,9 @@ Status Hold(const Server& server, const std::string& what,
     for (const v1::DrainedJob& job : answer.jobs()) {
       text += TextOf(job, what == "resume");
     }
+    if (what == "drain" && answer.jobs().empty()) {
+      text += "no running job has ranks on it\n";
+    }
     return text;
   });
 }
@@ -261,9 +265,15 @@ Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
 }
 
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  AddList(app.add_subcommand(
-              "nodes", "List the nodes that run an agent, with their state"),
-          server, Nodes(), chosen);
+  CLI::App* nodes = app.add_subcommand(
+      "nodes", "List the nodes that run an agent, with their state");
+  AddList(nodes, server, Nodes(), chosen);
+  AddRemove(nodes, server,
+            {.what = "node",
+             .id = "NODE",
+             .remove = &Connection::DeleteAgent,
+             .named = NodeNamed},
+            chosen);
   AddHold(app, server, "cordon",
           "Have a node's devices take no more measurements, until it is "
           "resumed",

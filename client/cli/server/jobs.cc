@@ -120,8 +120,8 @@ std::string JobText(const v1::Job& job) {
       job.id(), job.name(), job.state(), job.request().network(),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
-  Table revisions({"REVISION", "PLAN", std::string(kPredictedHeading), "STATE",
-                   "WHY"});
+  Table revisions(
+      {"REVISION", "PLAN", std::string(kPredictedHeading), "STATE", "WHY"});
   for (const v1::JobRevision& revision : job.revisions()) {
     std::string state = "adopted " + Ago(revision.adopted_ms());
     if (!revision.rejected().empty()) {

@@ -270,9 +270,9 @@ std::string PlanLimit(const Json& plan) {
 Column Predicted() {
   Column column = Duration(std::string(kPredictedHeading), "predicted_us");
   column.text = [time = std::move(column.text)](const Json& plan) {
-    return time(plan) +
-           (Member(plan, "request.memory").is_object() ? " (whole iteration)"
-                                                       : "");
+    return time(plan) + (Member(plan, "request.memory").is_object()
+                             ? " (whole iteration)"
+                             : "");
   };
   return column;
 }
@@ -347,9 +347,10 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::App* plan = app.add_subcommand(
       "plan", "Make the optimal plan for a network, measuring what is missing");
   AddPlanOptions(plan, options.get());
-  plan->add_option("--save", options->save,
-                   "Also write the plan to this file; jobs take one without a memory "
-                   "plan as UCUDNN_PLAN_FILE")
+  plan->add_option(
+          "--save", options->save,
+          "Also write the plan to this file; jobs take one without a memory "
+          "plan as UCUDNN_PLAN_FILE")
       ->option_text("FILE");
   plan->callback([&server, options, chosen] {
     *chosen = [&server, options] { return MakePlan(server, *options); };

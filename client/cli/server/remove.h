@@ -1,7 +1,7 @@
 #ifndef UCUDNN_CLIENT_CLI_SERVER_REMOVE_H_
 #define UCUDNN_CLIENT_CLI_SERVER_REMOVE_H_
 
-// `ucudnn networks rm`, `plans rm`, `jobs rm`.
+// `ucudnn networks rm`, `plans rm`, `jobs rm`, `nodes rm`.
 
 #include <functional>
 #include <string>

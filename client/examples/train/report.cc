@@ -182,11 +182,11 @@ std::string ToTable(const Report& report) {
                   report.batch.count(), report.ranks.size(),
                   report.even ? "evenly split" : report.source, report.reason);
   text += table.Text();
-  text += fmt::format(
-      "\nslowest rank: convolutions {}, {} {}; both passes {}\n",
-      Shown(Largest(report, &RankReport::convolutions)), kPredicted,
-      Shown(Largest(report, &RankReport::predicted)),
-      Shown(TypicalSlowest(report)));
+  text +=
+      fmt::format("\nslowest rank: convolutions {}, {} {}; both passes {}\n",
+                  Shown(Largest(report, &RankReport::convolutions)), kPredicted,
+                  Shown(Largest(report, &RankReport::predicted)),
+                  Shown(TypicalSlowest(report)));
   text += fmt::format("exchange of gradients after the passes {}, step {}\n",
                       Shown(Typical(Exchanges(report))),
                       report.in_turns ? "- (ranks compute in turns)"

@@ -185,11 +185,22 @@ def _error(place: str, status: int, text: bytes) -> Error:
         return InvalidArgument(message, 5)
     if status == 422:
         return NoPlan(message)
+    if status == 409 and _code(text) == "ABORTED":  # measurements are missing
+        return Unreachable(message)
     if 400 <= status < 500 and status not in (408, 429, 499):
         return InvalidArgument(message)
     if status in (429, 502, 503, 504):
         return Unreachable(message)
     return Error(message, 13)
+
+
+def _code(text: bytes) -> Optional[str]:
+    """gRPC's code in application/problem+json."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return None
+    return told.get("code") if isinstance(told, dict) else None
 
 
 def _message(text: bytes) -> str:

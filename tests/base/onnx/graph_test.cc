@@ -154,8 +154,7 @@ TEST(OnnxGraphTest, AsksForTheSizesThatAreCalledLikeTheBatch) {
   shape->mutable_dim(0)->set_dim_value(-1);
   EXPECT_TRUE(ReadModel(model)) << ModelError(ReadModel(model)).message;
   shape->mutable_dim(2)->set_dim_value(-1);
-  EXPECT_THAT(ModelError(ReadModel(model)).message,
-              HasSubstr("--input-shape"));
+  EXPECT_THAT(ModelError(ReadModel(model)).message, HasSubstr("--input-shape"));
 }
 
 TEST(OnnxGraphTest, SaysWhichFileHoldsTheNumbersOfAShape) {

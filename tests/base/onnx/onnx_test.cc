@@ -374,10 +374,10 @@ TEST(OnnxTest, NamesCustomOperators) {
   EXPECT_THAT(error.message,
               AllOf(HasSubstr("node 'Mystery_0' (com.example.Mystery)"),
                     HasSubstr("output 'm' has no shape")));
-  EXPECT_THAT(ModelError(SingleNode("N,1,8,8", "1,1,3,3", "NoSuchOp(x, w)"))
-                  .message,
-              HasSubstr("node 'NoSuchOp_0' (NoSuchOp): its output 'y' has no "
-                        "shape that is known"));
+  EXPECT_THAT(
+      ModelError(SingleNode("N,1,8,8", "1,1,3,3", "NoSuchOp(x, w)")).message,
+      HasSubstr("node 'NoSuchOp_0' (NoSuchOp): its output 'y' has no "
+                "shape that is known"));
   // The model may tell its output's shape.
   onnx::ModelProto model = OnnxModel(graph);
   auto* declared = model.mutable_graph()->add_value_info();

@@ -27,8 +27,7 @@ using Shape = std::vector<std::int64_t>;
 Result<Shape> ShapeOf(const std::string& nodes, int opset) {
   const std::string graph =
       "g (float[N,6,10,12] x, float[6,1,1] v) => (float y) {" + nodes + "}";
-  UCUDNN_ASSIGN_OR_RETURN(const Graph read,
-                          ReadModel(OnnxModel(graph, opset)));
+  UCUDNN_ASSIGN_OR_RETURN(const Graph read, ReadModel(OnnxModel(graph, opset)));
   for (const Tensor& tensor : read.tensors) {
     if (tensor.name == "y") return tensor.shape;
   }
@@ -52,61 +51,72 @@ TEST(OnnxRulesTest, KnowWhatOperatorsOfEachVersionCompute) {
       // Axes were attributes, and became inputs.
       {13, "y = ReduceMean<axes = [2, 3]>(x)", {8, 6, 1, 1}},
       {18, Numbers("a", "2,-1") + "y = ReduceMean(x, a)", {8, 6, 1, 1}},
-      {18, Numbers("a", "1") + "y = ReduceMax<keepdims = 0>(x, a)",
+      {18,
+       Numbers("a", "1") + "y = ReduceMax<keepdims = 0>(x, a)",
        {8, 10, 12}},
       {18, "y = ReduceMean(x)", {1, 1, 1, 1}},
       {18, "y = ReduceMean<noop_with_empty_axes = 1>(x)", {8, 6, 10, 12}},
       {11, "y = Unsqueeze<axes = [0, 5]>(x)", {1, 8, 6, 10, 12, 1}},
-      {13, Numbers("a", "0,-1") + "y = Unsqueeze(x, a)",
-       {1, 8, 6, 10, 12, 1}},
-      {13, Numbers("a", "1") + "z = Unsqueeze(x, a) y = Squeeze(z)",
+      {13, Numbers("a", "0,-1") + "y = Unsqueeze(x, a)", {1, 8, 6, 10, 12, 1}},
+      {13,
+       Numbers("a", "1") + "z = Unsqueeze(x, a) y = Squeeze(z)",
        {8, 6, 10, 12}},
-      {9, "y = Slice<starts = [1, -4], ends = [9, 100], axes = [2, 3]>(x)",
+      {9,
+       "y = Slice<starts = [1, -4], ends = [9, 100], axes = [2, 3]>(x)",
        {8, 6, 8, 4}},
-      {13, Numbers("s", "-1") + Numbers("e", "-9223372036854775807") +
-               Numbers("a", "3") + Numbers("t", "-5") +
-               "y = Slice(x, s, e, a, t)",
+      {13,
+       Numbers("s", "-1") + Numbers("e", "-9223372036854775807") +
+           Numbers("a", "3") + Numbers("t", "-5") + "y = Slice(x, s, e, a, t)",
        {8, 6, 10, 3}},
       // Parts of equal sizes, of which the last may be smaller.
       {11, "y, z = Split<axis = 1, split = [4, 2]>(x)", {8, 4, 10, 12}},
       {13, "y, z = Split<axis = 1>(x)", {8, 3, 10, 12}},
-      {13, Numbers("p", "1,5") + "z, y = Split<axis = 1>(x, p)",
+      {13,
+       Numbers("p", "1,5") + "z, y = Split<axis = 1>(x, p)",
        {8, 5, 10, 12}},
       {18, "a, b, c, y = Split<axis = 2, num_outputs = 4>(x)", {8, 6, 1, 12}},
       // Padding of some axes.
       {2, "y = Pad<pads = [0, 0, 1, 2, 0, 0, 3, -4]>(x)", {8, 6, 14, 10}},
       {13, Numbers("p", "0,0,1,2,0,0,3,4") + "y = Pad(x, p)", {8, 6, 14, 18}},
-      {18, Numbers("p", "1,2,3,4") + Numbers("a", "-1,-2") +
-               "y = Pad(x, p, , a)",
+      {18,
+       Numbers("p", "1,2,3,4") + Numbers("a", "-1,-2") + "y = Pad(x, p, , a)",
        {8, 6, 16, 16}},
       // Resizing, of which versions 10, 11 and 18 have other operands.
       {7, "y = Upsample<scales = [1.0, 1.0, 2.0, 1.5]>(x)", {8, 6, 20, 18}},
-      {10, "s = Constant<value = float[4] {1.0, 1.0, 0.5, 0.3}>()"
-           "y = Resize(x, s)",
+      {10,
+       "s = Constant<value = float[4] {1.0, 1.0, 0.5, 0.3}>()"
+       "y = Resize(x, s)",
        {8, 6, 5, 3}},
       {13, Numbers("s", "8,6,7,9") + "y = Resize(x, , , s)", {8, 6, 7, 9}},
-      {18, Numbers("s", "7,9") + "y = Resize<axes = [3, 2], antialias = 1>"
-                                 "(x, , , s)",
+      {18,
+       Numbers("s", "7,9") + "y = Resize<axes = [3, 2], antialias = 1>"
+                             "(x, , , s)",
        {8, 6, 9, 7}},
-      {18, Numbers("s", "5,12") +
-               "y = Resize<axes = [2, 3], keep_aspect_ratio_policy = "
-               "\"not_larger\">(x, , , s)",
+      {18,
+       Numbers("s", "5,12") +
+           "y = Resize<axes = [2, 3], keep_aspect_ratio_policy = "
+           "\"not_larger\">(x, , , s)",
        {8, 6, 5, 6}},
-      {19, Numbers("s", "5,12") +
-               "y = Resize<axes = [2, 3], keep_aspect_ratio_policy = "
-               "\"not_smaller\">(x, , , s)",
+      {19,
+       Numbers("s", "5,12") +
+           "y = Resize<axes = [2, 3], keep_aspect_ratio_policy = "
+           "\"not_smaller\">(x, , , s)",
        {8, 6, 10, 12}},
       // Pooling with dilation; a rounded-up window starts inside the input.
-      {19, "y = AveragePool<kernel_shape = [3, 3], dilations = [2, 2]>(x)",
+      {19,
+       "y = AveragePool<kernel_shape = [3, 3], dilations = [2, 2]>(x)",
        {8, 6, 6, 8}},
-      {12, "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], "
-           "ceil_mode = 1>(x)",
+      {12,
+       "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], "
+       "ceil_mode = 1>(x)",
        {8, 6, 5, 6}},
-      {12, "y = MaxPool<kernel_shape = [1, 1], strides = [4, 5], "
-           "ceil_mode = 1>(x)",
+      {12,
+       "y = MaxPool<kernel_shape = [1, 1], strides = [4, 5], "
+       "ceil_mode = 1>(x)",
        {8, 6, 3, 3}},
-      {12, "y, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2], "
-           "auto_pad = \"SAME_UPPER\">(x)",
+      {12,
+       "y, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2], "
+       "auto_pad = \"SAME_UPPER\">(x)",
        {8, 6, 5, 6}},
       {12, "y = GlobalAveragePool(x)", {8, 6, 1, 1}},
       // Operators that are newer than 17.
@@ -115,9 +125,9 @@ TEST(OnnxRulesTest, KnowWhatOperatorsOfEachVersionCompute) {
       {21, "y = GroupNormalization<num_groups = 2>(x, v, v)", {8, 6, 10, 12}},
       {23, "y = RMSNormalization(x, v)", {8, 6, 10, 12}},
       // Products, views and parts.
-      {13, "y = Flatten<axis = 2>(x)",
-       {48, 120}},
-      {13, "t = Transpose<perm = [0, 1, 3, 2]>(x) y = MatMul(x, t)",
+      {13, "y = Flatten<axis = 2>(x)", {48, 120}},
+      {13,
+       "t = Transpose<perm = [0, 1, 3, 2]>(x) y = MatMul(x, t)",
        {8, 6, 10, 10}},
       {13, Numbers("s", "0,-1,4") + "y = Reshape(x, s)", {8, 180, 4}},
       {13, "y = DepthToSpace<blocksize = 1>(x)", {8, 6, 10, 12}},
@@ -129,9 +139,11 @@ TEST(OnnxRulesTest, KnowWhatOperatorsOfEachVersionCompute) {
       {13, "c = Greater(x, v) y = Where(c, v, x)", {8, 6, 10, 12}},
       {13, "y = Concat<axis = -3>(x, x)", {8, 12, 10, 12}},
       // Left to the ONNX library.
-      {13, "i = Constant<value = int64[1, 2] {3, 4}>() y = GatherND(x, i)",
+      {13,
+       "i = Constant<value = int64[1, 2] {3, 4}>() y = GatherND(x, i)",
        {1, 10, 12}},
-      {18, "i = Constant<value = int64[1, 2] {3, 4}>() y = GatherND(x, i)",
+      {18,
+       "i = Constant<value = int64[1, 2] {3, 4}>() y = GatherND(x, i)",
        {1, 10, 12}}};
   for (const Example& example : examples) {
     const Result<Shape> shape = ShapeOf(example.nodes, example.opset);
@@ -141,8 +153,7 @@ TEST(OnnxRulesTest, KnowWhatOperatorsOfEachVersionCompute) {
 }
 
 TEST(OnnxRulesTest, ComputeSizesFromSizes) {
-  const std::string size = Numbers("i", "2") +
-                           "s = Shape(x) h = Gather(s, i)" +
+  const std::string size = Numbers("i", "2") + "s = Shape(x) h = Gather(s, i)" +
                            Numbers("two", "2") + Numbers("three", "3") +
                            Numbers("minus", "-3") + Numbers("z", "0") +
                            Numbers("o", "1");
@@ -203,16 +214,16 @@ TEST(OnnxRulesTest, SayWhatDoesNotMatch) {
       {13, "y = Transpose<perm = [0, 1, 1, 2]>(x)", "[0, 1, 1, 2]"},
       {13, Numbers("p", "1,4") + "y, z = Split<axis = 1>(x, p)",
        "splits 6 elements into [1, 4]"},
-      {13, Numbers("p", "1,2") + "y = Pad(x, p)",
-       "has 2 pads; 8 are expected"},
+      {13, Numbers("p", "1,2") + "y = Pad(x, p)", "has 2 pads; 8 are expected"},
       {13, "y = ReduceMean<axes = [4]>(x)", "axis is 4"},
       {13, "y = MaxPool<kernel_shape = [11, 1]>(x)", "does not fit"},
       {13, "y = Add(x)", "lacks its input 2"},
       {13, "y = Relu()", "lacks its input 1"},
       {18, "s = NonZero(x) t = Cast<to = 7>(s) y = Reshape(x, t)",
        "node 'NonZero_0'"},
-      {18, "m = ReduceMax(x) t0 = Cast<to = 7>(m) " + Numbers("r", "1") +
-               "t = Reshape(t0, r) y = Reshape(x, t)",
+      {18,
+       "m = ReduceMax(x) t0 = Cast<to = 7>(m) " + Numbers("r", "1") +
+           "t = Reshape(t0, r) y = Reshape(x, t)",
        "depends on the numbers in its input 't'"}};
   for (const auto& [opset, nodes, why] : refused) {
     const auto shape = ShapeOf(nodes, opset);

@@ -112,7 +112,7 @@ TEST_F(RetryTest, GoesThroughTheListBeforeItWaits) {
 
 TEST_F(RetryTest, DoesNotRepeatWhatACoordinatorRefused) {
   for (const Code code : {Code::kInvalidArgument, Code::kFailedPrecondition,
-                          Code::kNotFound, Code::kUnavailable}) {
+                          Code::kNotFound, Code::kAborted}) {
     const Retried result = Play({Answered(code), Done()}, 2);
     EXPECT_EQ(result.status.error().code, code);
     EXPECT_TRUE(result.answered);
@@ -121,10 +121,19 @@ TEST_F(RetryTest, DoesNotRepeatWhatACoordinatorRefused) {
   EXPECT_EQ(Play({Transport(Code::kUnimplemented), Done()}).attempts, 1);
 }
 
+TEST_F(RetryTest, GoesToTheNextCoordinatorIfOneAnswersThatItIsUnavailable) {
+  // Its database is away. No measurement is awaited.
+  policy_.await_measurements = 60s;
+  const Retried result = Play({Answered(Code::kUnavailable), Done()}, 2);
+  EXPECT_TRUE(result.status);
+  EXPECT_THAT(tried_, ElementsAre(0, 1));
+  EXPECT_THAT(waits_, IsEmpty());
+}
+
 TEST_F(RetryTest, AwaitsMeasurementsAtTheSameCoordinatorIfAskedTo) {
   policy_.await_measurements = 1s;
-  const Retried result = Play(
-      {Answered(Code::kUnavailable), Answered(Code::kUnavailable), Done()}, 2);
+  const Retried result =
+      Play({Answered(Code::kAborted), Answered(Code::kAborted), Done()}, 2);
   EXPECT_TRUE(result.status);
   EXPECT_THAT(tried_, ElementsAre(0, 0, 0));
   EXPECT_THAT(waits_, ElementsAre(100ms, 200ms));
@@ -133,7 +142,7 @@ TEST_F(RetryTest, AwaitsMeasurementsAtTheSameCoordinatorIfAskedTo) {
 TEST_F(RetryTest, AwaitsMeasurementsLongerThanItsBudgetForTheTransport) {
   const auto start = now_;
   policy_.await_measurements = 60s;
-  const Retried result = Play({Answered(Code::kUnavailable)});
+  const Retried result = Play({Answered(Code::kAborted)});
   EXPECT_TRUE(result.answered);
   EXPECT_GT(now_ - start, 58s);
   EXPECT_LE(now_ - start, 60s);
@@ -143,7 +152,7 @@ TEST_F(RetryTest, StopsAwaitingWhenTheCoordinatorIsGone) {
   const auto start = now_;
   policy_.await_measurements = 60s;
   const Retried result =
-      Play({Answered(Code::kUnavailable), Answered(Code::kUnavailable),
+      Play({Answered(Code::kAborted), Answered(Code::kAborted),
             Transport(Code::kUnavailable)});
   EXPECT_FALSE(result.answered);
   EXPECT_LE(now_ - start, 11s);

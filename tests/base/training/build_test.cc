@@ -186,13 +186,12 @@ TEST(BuildTrainingGraphTest, PartsOfASplitHaveGradientsOfTheirOwn) {
   test::NetworkBuilder n("net", 4);
   const auto [a, b] = n.Split("split", n.Conv("a", n.Input(3, 8), 4, 3));
   n.Concat("out", {n.Relu("r", a), n.Conv("b", b, 2, 3)});
-  EXPECT_THAT(
-      Lines(Built(n.Finish())),
-      IsSupersetOf({"split.forward: a.Y -> split.Y split.Y1",
-                    "r.relu.forward: split.Y -> split.Y",
-                    "b.forward: split.Y1 b.W -> b.Y",
-                    "r.relu.backward: split.Y d_split.Y -> d_split.Y",
-                    "split.backward: d_split.Y d_split.Y1 -> d_a.Y"}));
+  EXPECT_THAT(Lines(Built(n.Finish())),
+              IsSupersetOf({"split.forward: a.Y -> split.Y split.Y1",
+                            "r.relu.forward: split.Y -> split.Y",
+                            "b.forward: split.Y1 b.W -> b.Y",
+                            "r.relu.backward: split.Y d_split.Y -> d_split.Y",
+                            "split.backward: d_split.Y d_split.Y1 -> d_a.Y"}));
 }
 
 TEST(BuildTrainingGraphTest, ASmallerTermOfASumGetsASumOfGradients) {
@@ -215,8 +214,8 @@ TEST(BuildTrainingGraphTest, AnInputOfAnotherSizeIsTheSameForAllImages) {
   ASSERT_EQ(graph.blocks[0].name, "grid");
   EXPECT_EQ(graph.blocks[0].bytes, Bytes(3 * 64 * 4));
   EXPECT_EQ(graph.blocks[0].bytes_per_image, Bytes(0));
-  EXPECT_THAT(Lines(graph), ::testing::Not(::testing::Contains(
-                                HasSubstr("sum.backward"))));
+  EXPECT_THAT(Lines(graph),
+              ::testing::Not(::testing::Contains(HasSubstr("sum.backward"))));
 }
 
 TEST(BuildTrainingGraphTest, PaperFusionNormalisesInPlace) {

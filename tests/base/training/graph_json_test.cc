@@ -69,9 +69,9 @@ TEST(GraphJsonTest, KnowsTheMeasuredBatches) {
 TEST(GraphJsonTest, ReadsBackWhatItWrites) {
   const std::vector<BatchSize> batches = {BatchSize(1), BatchSize(6),
                                           BatchSize(16)};
-  for (const Graph& network : {test::SmallChain(16), test::SmallResidual(16),
-                               test::SmallInception(16),
-                               test::SmallExcitation(16)}) {
+  for (const Graph& network :
+       {test::SmallChain(16), test::SmallResidual(16), test::SmallInception(16),
+        test::SmallExcitation(16)}) {
     const TrainingGraph graph = OnK40(network);
     const Json json = ToJson(graph, batches);
     const Result<TrainingGraph> read =

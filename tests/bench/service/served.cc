@@ -44,6 +44,7 @@ void Served::Start(const std::vector<std::string>& arguments) {
                                       fmt::format("127.0.0.1:{}", http_port_),
                                       "--database",
                                       database_url_,
+                                      "--create",
                                       "--ready-file",
                                       ready};
   command.insert(command.end(), arguments.begin(), arguments.end());

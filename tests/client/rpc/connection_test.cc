@@ -152,7 +152,7 @@ TEST(ConnectionTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
   int calls = 0;
   coordinator.create_plan = [&](const v1::PlanRequest&) -> Result<v1::Plan> {
     if (++calls % 3 != 0) {
-      return Fail(Code::kUnavailable, "conv1 forward is not measured yet");
+      return Fail(Code::kAborted, "conv1 forward is not measured yet");
     }
     return v1::Plan();
   };
@@ -160,7 +160,7 @@ TEST(ConnectionTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
   const auto impatient = connection->CreatePlan({});
   ASSERT_FALSE(impatient);
   EXPECT_EQ(impatient.error(),
-            (Error{Code::kUnavailable, "conv1 forward is not measured yet"}));
+            (Error{Code::kAborted, "conv1 forward is not measured yet"}));
   EXPECT_TRUE(connection->CreatePlan({}, {.await_measurements = 10s}));
   EXPECT_EQ(calls, 3);
 }

@@ -34,15 +34,15 @@ TEST_F(PlanSearchTest, LeavesPlansOfOtherSolversInTheCacheAlone) {
   const std::string path = search.cache_path();
   ASSERT_TRUE(WritePlanFile(path, TinyPlan(config_.request, {5, 3})));
   const auto found = search.Next();
-  ASSERT_TRUE(found) << search.reason();
-  EXPECT_EQ(found->source, PlanSource::kCache);
+  ASSERT_TRUE(found && *found) << search.reason();
+  EXPECT_EQ((*found)->source, PlanSource::kCache);
 
   const std::string solver = fmt::format("solver{}", kSolverVersion);
   std::string other = path;
   other.replace(path.find(solver), solver.size(),
                 fmt::format("solver{}", kSolverVersion - 1));
   std::filesystem::rename(path, other);
-  EXPECT_FALSE(PlanSearch(config_).Next());
+  EXPECT_FALSE(PlanSearch(config_).Next().value());
 }
 
 }  // namespace

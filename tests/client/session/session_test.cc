@@ -439,8 +439,9 @@ TEST_F(SessionTest, SharesTheBatchEvenWithoutKnowingTheLayers) {
   EXPECT_THAT(ranks[0]["plan"]["ranks"][0]["workspace"]["kernels"], IsEmpty());
   EXPECT_THAT(ranks[0]["reason"].get<std::string>(),
               HasSubstr("no coordinator is named"));
-  EXPECT_THAT(told(), ElementsAre(HasSubstr(
-                          "job tiny runs undivided and without kernels: ")));
+  EXPECT_THAT(
+      told(),
+      ElementsAre(HasSubstr("job tiny runs undivided and without kernels: ")));
 }
 
 }  // namespace

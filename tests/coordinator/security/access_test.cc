@@ -46,8 +46,8 @@ const std::map<std::string, std::set<std::string>>& Expected() {
     add({"agent", "operator", "admin"}, {"HoldAgent"});
     add({"agent", "viewer", "job", "operator", "admin"},
         {"ListAgents", "ListDevices"});
-    add({"admin"},
-        {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob", "Prune"});
+    add({"admin"}, {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob",
+                    "DeleteAgent", "Prune"});
     add({"viewer", "job", "operator", "admin"},
         {"GetAgent",      "GetDevice",   "ListNetworks",   "GetNetwork",
          "ListProfiles",  "GetProfile",  "GetDeviceModel", "GetProblemProfile",
@@ -286,6 +286,31 @@ TEST_F(AccessTest, AgentsActForThemselvesAndKeepTheirDevices) {
   const grpc::Status taken = Call(two, method, {}, Registration("two"));
   EXPECT_EQ(taken.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(taken.error_message(), HasSubstr("agent one"));
+}
+
+TEST_F(AccessTest, AgentsEndOnlyHoldsOfTheirOwn) {
+  const auto agent = Channel(certificates_.Issue(Role::kAgent, "one"));
+  const auto alice = Channel(certificates_.Issue(Role::kOperator, "alice"));
+  ASSERT_TRUE(
+      Call(agent, "/ucudnn.v1.AgentService/Register", {}, Registration("one"))
+          .ok());
+  const auto hold = [](const auto& channel, const std::string& what) {
+    v1::HoldAgentRequest request;
+    request.set_agent_id("one");
+    request.set_what(what);
+    return Call(channel, "/ucudnn.v1.CoordinatorService/HoldAgent", {},
+                request);
+  };
+  EXPECT_TRUE(hold(agent, "cordon").ok());
+  EXPECT_TRUE(hold(agent, "resume").ok());
+  EXPECT_TRUE(hold(alice, "drain").ok());
+  for (const char* what : {"resume", "cordon"}) {
+    const grpc::Status refused = hold(agent, what);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr("operator alice holds node 'one'"));
+  }
+  EXPECT_TRUE(hold(alice, "resume").ok());
 }
 
 TEST_F(AccessTest, JobsNeedTheirKeys) {

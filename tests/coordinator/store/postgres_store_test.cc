@@ -81,7 +81,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 16);
+      EXPECT_EQ((*store)->SchemaVersion(), 18);
     });
   }
   for (std::thread& thread : threads) thread.join();
