@@ -3,16 +3,9 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include "coordinator/rest/http_head.h"
+
 namespace ucudnn {
-namespace {
-
-std::string_view Trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-}  // namespace
 
 bool NamesTag(std::string_view header, std::string_view tag) {
   while (!header.empty()) {

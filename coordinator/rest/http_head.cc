@@ -40,13 +40,6 @@ bool IsText(std::string_view text) {
   });
 }
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 tl::unexpected<Error> Refuse(std::string_view what, std::string_view found,
                              std::string_view accepted) {
   return Fail(Code::kInvalidArgument, "{} '{}'; {} is accepted", what,
@@ -89,6 +82,13 @@ Result<std::size_t> ReadLength(std::string_view value) {
 }
 
 }  // namespace
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
 
 Result<HttpHead> ParseHttpHead(std::string_view text) {
   HttpHead head;

@@ -13,6 +13,9 @@
 
 namespace ucudnn {
 
+// Without blanks at either end.
+std::string_view Trimmed(std::string_view text);
+
 struct HttpHead {
   std::string method;
   std::string host;  // as sent, with the port; empty with HTTP/1.0

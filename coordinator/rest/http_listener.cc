@@ -65,6 +65,19 @@ thread_local std::optional<Refusal> refusal;
 // Of the client whom this thread answers.
 thread_local std::string client_certificate;
 
+// The address of the socket's client, without the port.
+std::string SourceOf(socket_t socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* peer = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> host{};
+  getpeername(socket, peer, &size);
+  getnameinfo(peer, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return host.data();
+}
+
+}  // namespace
+
 // A thread for each connection.
 class ConnectionThreads final : public httplib::ThreadPool {
  public:
@@ -77,24 +90,13 @@ class ConnectionThreads final : public httplib::ThreadPool {
   }
 };
 
-// The address of the socket's client, without the port.
-std::string SourceOf(socket_t socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  auto* peer = reinterpret_cast<sockaddr*>(&address);
-  std::array<char, NI_MAXHOST> host{};
-  getpeername(socket, peer, &size);
-  getnameinfo(peer, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
-  return host.data();
-}
-
 // Bytes that count towards a sum while this lives.
-class Share {
+class CountedBytes {
  public:
-  explicit Share(std::atomic<std::size_t>* sum) : sum_(*sum) {}
-  Share(const Share&) = delete;
-  Share& operator=(const Share&) = delete;
-  ~Share() { sum_ -= bytes_; }
+  explicit CountedBytes(std::atomic<std::size_t>* sum) : sum_(*sum) {}
+  CountedBytes(const CountedBytes&) = delete;
+  CountedBytes& operator=(const CountedBytes&) = delete;
+  ~CountedBytes() { sum_ -= bytes_; }
 
   // Whether the sum is `max` at most with `bytes` more.
   bool Add(std::size_t bytes, std::size_t max) {
@@ -106,8 +108,6 @@ class Share {
   std::atomic<std::size_t>& sum_;
   std::size_t bytes_ = 0;
 };
-
-}  // namespace
 
 // httplib's server over our connections.
 class HttpListener::Server final : public httplib::Server {
@@ -264,12 +264,12 @@ class HttpListener::Server final : public httplib::Server {
                 const httplib::ContentReader& content,
                 httplib::Response* response) {
     httplib::Request whole = request;
-    Share share(&body_bytes_);
+    CountedBytes counted(&body_bytes_);
     bool fits = true;
     bool room = true;
     const bool complete = content([&](const char* data, std::size_t size) {
       fits = size <= max_body - whole.body.size();
-      room = share.Add(size, kMaxHttpBodyBytes);
+      room = counted.Add(size, kMaxHttpBodyBytes);
       if (fits && room) whole.body.append(data, size);
       return fits && room;
     });

@@ -539,8 +539,10 @@ def check_masks():
         before, behind = [], []
 
         def noted(module, inputs, output, before=before, behind=behind):
-            before.append(output.detach() != 0)
-            inputs[0].register_hook(lambda gradient: behind.append(gradient != 0))
+            # On the host: what they took on the GPU would count as the step's.
+            before.append((output.detach() != 0).cpu())
+            inputs[0].register_hook(
+                lambda gradient: behind.append((gradient != 0).cpu()))
 
         model[6].register_forward_hook(noted)
         plan = tight(step, *images(), allow=ways)

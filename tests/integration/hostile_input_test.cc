@@ -252,7 +252,8 @@ TEST_F(HostileInputTest, TakesLittleMemoryForManyLongBodies) {
   for (int i = 0; i < 60; ++i) {
     clients.emplace_back([&] {
       const auto answer = Http().Post("/v1/plans", body, "application/json");
-      if (answer) EXPECT_THAT(answer->status, AnyOf(400, 404, 429, 503));
+      if (!answer) return;
+      EXPECT_THAT(answer->status, AnyOf(400, 404, 429, 503));
     });
   }
   clients.clear();
