@@ -2,6 +2,7 @@
 against one process with the whole mini-batch, on rank 0's GPU."""
 
 import copy
+import gc
 
 import torch
 import torch.distributed as dist
@@ -157,6 +158,7 @@ def beyond_memory(rank):
 
     before = [p.detach().clone() for p in model.parameters()]
     total = torch.cuda.get_device_properties(gpu).total_memory
+    gc.collect()  # models of earlier checks
     torch.cuda.empty_cache()
     if rank == 0:
         torch.cuda.set_per_process_memory_fraction(2.0 * 2**30 / total, gpu)

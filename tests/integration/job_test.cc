@@ -181,9 +181,12 @@ TEST_F(JobTest, LosesNothingWhenANodeIsDrainedAndResumed) {
   std::ofstream(folder_ / "tiny.csv") << kLargerNetwork;
   cluster_.StartCoordinators();
   // CPU devices are named after their agent, and those of ranks after the host:
-  // this is rank 0's.
+  // this is rank 0's. The agent sees another host name, or all ranks were on the
+  // node.
   const std::string node = HostName();
-  Process agent({test::ProgramPath("ucudnn-agent"), "--coordinator",
+  Process agent({"/usr/bin/unshare", "--map-root-user", "--uts", "/bin/sh",
+                 "-c", "hostname elsewhere && exec \"$@\"", "sh",
+                 test::ProgramPath("ucudnn-agent"), "--coordinator",
                  cluster_.address(), "--id", node, "--repeats", "3",
                  "--cpu-devices", "1", "--cpu-threads", "1"},
                 folder_ / "agent.log", Cluster::AgentEnvironment(node));

@@ -259,7 +259,7 @@ TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
 
 TEST_F(SessionTest, FallsBackOnEveryRankWhenRankZeroIsRefused) {
   coordinator_.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
-    return Fail(Code::kUnavailable, "12 of 30 measurements are missing");
+    return Fail(Code::kAborted, "12 of 30 measurements are missing");
   };
   const auto ranks = Job(2, {}, {Coordinator()});
   for (const Json& rank : ranks) {
@@ -275,7 +275,7 @@ TEST_F(SessionTest, AwaitsMeasurementsIfAskedTo) {
   std::atomic<int> missing = 2;
   coordinator_.create_plan =
       [&](const v1::PlanRequest& message) -> Result<v1::Plan> {
-    if (missing-- > 0) return Fail(Code::kUnavailable, "some are missing");
+    if (missing-- > 0) return Fail(Code::kAborted, "some are missing");
     UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
     return ToProto(TinyPlan(request, {4, 4}));
   };

@@ -10,6 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
+from ucudnn.torch.devices import current
+
 _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
 _TRIED_STEPS = 5
@@ -172,9 +174,10 @@ class CudaLink:
                 begin, end = (
                     torch.cuda.Event(enable_timing=True) for _ in range(2)
                 )
-                begin.record()
-                into.copy_(source, non_blocking=True)
-                end.record()
+                with current(self._device):
+                    begin.record()
+                    into.copy_(source, non_blocking=True)
+                    end.record()
                 end.synchronize()
                 times.append(begin.elapsed_time(end) * 1e3)
             told.append(_PROBE_BYTES / statistics.median(times))

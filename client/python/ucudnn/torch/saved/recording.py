@@ -11,6 +11,7 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.operators import plans_as_operators
+from ucudnn.torch.devices import current
 from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.origins import Looks, Origin, origin_of
 from ucudnn.torch.saved.recipes import Recipe, Recipes
@@ -94,11 +95,12 @@ def _besides_ms(device: torch.device) -> float:
     shortest = {}
     for kernels in (0, 1, 9):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
-        torch.cuda._sleep(_HEAD_START)
-        for event in events:
-            event.record()
-            for _ in range(kernels):
-                tiny.add_(1)
+        with current(device):
+            torch.cuda._sleep(_HEAD_START)
+            for event in events:
+                event.record()
+                for _ in range(kernels):
+                    tiny.add_(1)
         torch.cuda.synchronize(device)
         shortest[kernels] = min(
             a.elapsed_time(b) for a, b in zip(events, events[1:])
@@ -213,17 +215,19 @@ class _Pass:
         self._floor.append(torch.cuda.memory_allocated(self._device))
         torch.cuda.reset_peak_memory_stats(self._device)
         if self._operators is None:
-            torch.cuda._sleep(head_start)
+            with current(self._device):
+                torch.cuda._sleep(head_start)
+        self._mark()
+
+    def _mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self._device))
         self._events.append(event)
 
     def _end(self) -> None:
         """At the beginning of a hook."""
         if self._gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events.append(event)
+            self._mark()
             self._bytes.append(torch.cuda.max_memory_allocated(self._device))
             if torch.cuda.current_stream(self._device) != self._stream:
                 raise refuse(

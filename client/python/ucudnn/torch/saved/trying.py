@@ -7,6 +7,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from ucudnn.torch.devices import current
 from ucudnn.torch.saved.fused import AnyRecipe, FusedRecipe, fused
 from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import Recipe
@@ -111,10 +112,11 @@ class Trials:
             result = run()
             return (time.perf_counter() - begun) * 1e3, result
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(_HEAD_START)
-        begin.record()
-        result = run()
-        end.record()
+        with current(self._device):
+            torch.cuda._sleep(_HEAD_START)
+            begin.record()
+            result = run()
+            end.record()
         end.synchronize()
         return begin.elapsed_time(end), result
 
