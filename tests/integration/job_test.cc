@@ -298,7 +298,8 @@ TEST_F(JobTest, TellsTheOthersWhenARankIsKilled) {
   ASSERT_TRUE(WaitUntil([&] { return Failed(0) && Failed(2); })) << Story();
   for (const int r : {0, 2}) {
     EXPECT_EQ(Rank(r)["status"], UCUDNN_DEADLINE_EXCEEDED) << Story();
-    EXPECT_THAT(Rank(r)["error"].get<std::string>(), HasSubstr("lost"));
+    EXPECT_THAT(Rank(r)["error"].get<std::string>(),
+                HasSubstr("rank 1 has ended"));
     EXPECT_LT(Rank(r)["error_after_ms"], kAgreeMs + kSlackMs);
   }
   job_.Wait();

@@ -83,7 +83,9 @@ class Rest:
     ) -> Dict[str, Any]:
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = (
+                "application/octet-stream" if method == "PUT" else "application/json"
+            )
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         connection = self._connection()
