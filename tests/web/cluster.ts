@@ -70,7 +70,7 @@ export class Cluster {
       'coordinator',
       'ucudnn-coord',
       ...['serve', '--listen', this.address, '--http', `127.0.0.1:${this.http}`],
-      ...['--database', `sqlite://${path.join(this.folder, 'coordinator.db')}`],
+      ...['--create', '--database', `sqlite://${path.join(this.folder, 'coordinator.db')}`],
       ...['--ready-file', ready, '--lease-ms', '5000', '--heartbeat-ms', '200'],
       ...['--agent-timeout-ms', '3000', '--poll-after-ms', '50'],
       ...['--report-after-ms', '100', '--job-timeout-ms', '10000'],
