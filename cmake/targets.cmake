@@ -196,7 +196,7 @@ function(ucudnn_test_properties_ ENTRY)
     list(APPEND A_LABEL threads)
   endif()
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 300)
+    set(A_TIMEOUT 600)
   endif()
   # OpenMP's threads spin at barriers, which slows a busy machine down.
   set_tests_properties(${ENTRY} PROPERTIES
