@@ -56,11 +56,14 @@ inline KernelProfile RandomKernel(Random& random, const InstanceShape& shape,
     if (Draw(random, 0, 2) == 0) continue;
     const std::int64_t points = Draw(random, 0, shape.max_points_per_batch);
     for (std::int64_t i = 0; i < points; ++i) {
-      kernel.points.push_back(
-          Point(b, std::string(1, static_cast<char>('A' + i)),
-                Draw(random, 0, shape.max_workspace),
-                Draw(random, 0, shape.max_time) * (1 + b * Draw(random, 0, 2)),
-                Draw(random, 0, shape.max_spread)));
+      // In this order with every compiler.
+      const std::int64_t workspace = Draw(random, 0, shape.max_workspace);
+      const std::int64_t time = Draw(random, 0, shape.max_time);
+      const std::int64_t slope = Draw(random, 0, 2);
+      const std::int64_t spread = Draw(random, 0, shape.max_spread);
+      kernel.points.push_back(Point(b,
+                                    std::string(1, static_cast<char>('A' + i)),
+                                    workspace, time * (1 + b * slope), spread));
       if (shape.max_adding > 0) {
         kernel.points.back().adding =
             Nanoseconds(Draw(random, 0, shape.max_adding));
