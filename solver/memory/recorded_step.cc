@@ -326,9 +326,13 @@ class StepSearch {
     if (best.choice.missing > 0) {
       const LeastMemory least = WithUnitTimes()->Least();
       best = Search(budget, {least.choices});
-      if (best.choice.missing > 0) best.choice.missing = least.bytes.count();
+      if (best.choice.missing > 0) {
+        best.choice.missing = least.bytes.count();
+        return best;
+      }
     }
     for (Bytes rung = RungBelow(budget);
+         rung > Bytes(0) &&
          Bound(rung) < Nanoseconds(best.choice.schedule.time) &&
          !request_.stop.stop_requested();
          rung = RungBelow(rung)) {

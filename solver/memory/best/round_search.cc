@@ -281,6 +281,7 @@ PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
 }
 
 Bytes RungBelow(Bytes budget) {
+  if (budget < Bytes(1)) return Bytes(0);
   auto rung = static_cast<std::int64_t>(
       std::floor(std::log2(static_cast<double>(budget.count())) * 4));
   const auto at = [](std::int64_t r) {

@@ -54,7 +54,8 @@ PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
                          const RoundLimits& limits,
                          const std::vector<ProgramChoices>& starts = {});
 
-// The next smaller one of a ladder of budgets a quarter of an octave apart. The
+// The next smaller one of a ladder of budgets a quarter of an octave apart, and
+// 0 below the last. The
 // fastest plan within a budget and all rungs below it is what searches answer,
 // so that more budget is seldom slower, though no search finds all plans.
 Bytes RungBelow(Bytes budget);

@@ -507,6 +507,14 @@ TEST(RecordedStepTest, NamesALeastBudgetThatTimesDoNotChange) {
   }
 }
 
+TEST(RecordedStepTest, PlansAStepWithoutBytesWithinNone) {
+  RecordedStep step = Chain(100);
+  for (RecordedSegment& segment : step.segments) segment.bytes = Bytes(0);
+  for (RecordedTensor& tensor : step.tensors) tensor.bytes = Bytes(0);
+  EXPECT_EQ(PlanRecordedStep(step, {.budget = Bytes(1)})->time,
+            Nanoseconds(700));
+}
+
 // The framework makes tensor 2 while it has all that this takes, whatever a
 // recipe would read.
 TEST(RecordedStepTest, ReadsWhatARecipeReadsOnlyWhereItRuns) {
