@@ -156,45 +156,43 @@ TEST_F(RpcServerTest, ListensAgainAfterItsListenerBroke) {
   EXPECT_EQ(server_->port(), port);
 }
 
-TEST_F(RpcServerTest, LooksAtItsListenerOverTlsWithoutALineInTheLog) {
-  const HandshakeLog log;
-  const test::Certificates certificates;
-  const std::unique_ptr<Guard> guard =
-      Guard::Open(certificates.guard()).value();
-  Dispatcher dispatcher(coordinator_, metrics_, *guard);
-  const std::unique_ptr<RpcServer> server =
-      RpcServer::Start("127.0.0.1:0", dispatcher).value();
+class TlsRpcServerTest : public RpcServerTest {
+ protected:
+  const HandshakeLog log_;
+  const test::Certificates certificates_;
+  const std::unique_ptr<Guard> guard_ =
+      Guard::Open(certificates_.guard()).value();
+  Dispatcher tls_dispatcher_{coordinator_, metrics_, *guard_};
+  const std::unique_ptr<RpcServer> tls_server_ =
+      RpcServer::Start("127.0.0.1:0", tls_dispatcher_).value();
+};
+
+TEST_F(TlsRpcServerTest, LooksAtItsListenerOverTlsWithoutALineInTheLog) {
   // It notices that it has to listen again, and that it does.
-  ASSERT_TRUE(test::BreakListener(server->port()));
+  ASSERT_TRUE(test::BreakListener(tls_server_->port()));
   EXPECT_TRUE(
-      test::WaitUntil([&] { return !server->Accepting().has_value(); }));
-  EXPECT_TRUE(test::WaitUntil([&] { return server->Accepting().has_value(); }));
-  EXPECT_THAT(log.Text(), IsEmpty());
+      test::WaitUntil([&] { return !tls_server_->Accepting().has_value(); }));
+  EXPECT_TRUE(
+      test::WaitUntil([&] { return tls_server_->Accepting().has_value(); }));
+  EXPECT_THAT(log_.Text(), IsEmpty());
   // Unlike a client without TLS.
-  grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()),
+  grpc::CreateChannel("127.0.0.1:" + std::to_string(tls_server_->port()),
                       grpc::InsecureChannelCredentials())
       ->WaitForConnected(std::chrono::system_clock::now() +
                          std::chrono::seconds(1));
-  EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
-  EXPECT_THAT(log.Text()[0], AllOf(HasSubstr("event=grpc_message at="),
-                                   HasSubstr("wrong version number")));
+  EXPECT_TRUE(test::WaitUntil([&] { return !log_.Text().empty(); }));
+  EXPECT_THAT(log_.Text()[0], AllOf(HasSubstr("event=grpc_message at="),
+                                    HasSubstr("wrong version number")));
 }
 
-TEST_F(RpcServerTest, WritesFewLinesForManyFailedHandshakes) {
-  const HandshakeLog log;
-  const test::Certificates certificates;
-  const std::unique_ptr<Guard> guard =
-      Guard::Open(certificates.guard()).value();
-  Dispatcher dispatcher(coordinator_, metrics_, *guard);
-  const std::unique_ptr<RpcServer> server =
-      RpcServer::Start("127.0.0.1:0", dispatcher).value();
+TEST_F(TlsRpcServerTest, WritesFewLinesForManyFailedHandshakes) {
   for (int i = 0; i < 40; ++i) {
-    httplib::Client http("127.0.0.1", server->port());
+    httplib::Client http("127.0.0.1", tls_server_->port());
     EXPECT_FALSE(http.Get("/"));  // once it is closed
   }
-  EXPECT_TRUE(test::WaitUntil([&] { return !log.Text().empty(); }));
-  server->Stop();
-  EXPECT_THAT(log.Text(), SizeIs(AllOf(Ge(1), Le(5))));
+  EXPECT_TRUE(test::WaitUntil([&] { return !log_.Text().empty(); }));
+  tls_server_->Stop();
+  EXPECT_THAT(log_.Text(), SizeIs(AllOf(Ge(1), Le(5))));
 }
 
 // Many calls over a connection of HTTP/2 whose window is 0: no answer can be

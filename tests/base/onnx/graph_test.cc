@@ -19,6 +19,17 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+// Without its data.
+onnx::TensorProto* AddInitializer(onnx::ModelProto& model,
+                                  const std::string& name, int type,
+                                  const std::vector<std::int64_t>& shape) {
+  onnx::TensorProto* tensor = model.mutable_graph()->add_initializer();
+  tensor->set_name(name);
+  tensor->set_data_type(type);
+  for (const std::int64_t extent : shape) tensor->add_dims(extent);
+  return tensor;
+}
+
 TEST(OnnxGraphTest, SortsNodesTopologically) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x, float[3,3,1,1] w) => (float[N,3,8,8] d) {"
@@ -101,10 +112,7 @@ TEST(OnnxGraphTest, TellsDataFromParametersByInitializers) {
   onnx::ModelProto model = OnnxModel(
       "g (float[1,3,8,8] x, float[1,3,8,8] other) => (float[1,4,8,8] y) {"
       "s = Add(x, other)  y = Conv(s, w) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
+  auto* w = AddInitializer(model, "w", onnx::TensorProto::FLOAT, {4, 3, 1, 1});
   w->set_raw_data(std::string(48, '\0'));
   const Graph graph = ReadModel(model).value();
   ASSERT_THAT(graph.tensors, SizeIs(5));
@@ -123,10 +131,7 @@ TEST(OnnxGraphTest, TakesAnInputBesideTheImagesForData) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x, float[1,3,8,8] grid) => (float[N,4,8,8] y) {"
       "s = Add(x, grid)  y = Conv(s, w) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {4, 3, 1, 1}) w->add_dims(extent);
+  auto* w = AddInitializer(model, "w", onnx::TensorProto::FLOAT, {4, 3, 1, 1});
   w->set_raw_data(std::string(48, '\0'));
   const Graph graph = ReadModel(model).value();
   EXPECT_THAT(graph.tensors[1].shape, ElementsAre(1, 3, 8, 8));
@@ -160,10 +165,7 @@ TEST(OnnxGraphTest, AsksForTheSizesThatAreCalledLikeTheBatch) {
 TEST(OnnxGraphTest, SaysWhichFileHoldsTheNumbersOfAShape) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,3,8,8] x) => (float[N,192] y) { y = Reshape(x, s) }");
-  auto* s = model.mutable_graph()->add_initializer();
-  s->set_name("s");
-  s->set_data_type(onnx::TensorProto::INT64);
-  s->add_dims(2);
+  auto* s = AddInitializer(model, "s", onnx::TensorProto::INT64, {2});
   s->set_data_location(onnx::TensorProto::EXTERNAL);
   auto* location = s->add_external_data();
   location->set_key("location");
@@ -177,10 +179,8 @@ TEST(OnnxGraphTest, SaysWhichFileHoldsTheNumbersOfAShape) {
 TEST(OnnxGraphTest, DoesNotNeedTheWeights) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,300,8,8] x) => (float[N,400,8,8] y) { y = Conv(x, w) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
+  auto* w =
+      AddInitializer(model, "w", onnx::TensorProto::FLOAT, {400, 300, 1, 1});
   w->set_data_location(onnx::TensorProto::EXTERNAL);
   auto* location = w->add_external_data();
   location->set_key("location");
@@ -193,15 +193,10 @@ TEST(OnnxGraphTest, IsTheSameWithoutTheDataOfWeights) {
   onnx::ModelProto model = OnnxModel(
       "g (float[N,300,8,8] x) => (float[N,400,64] y) {"
       "c = Conv(x, w)  y = Reshape(c, s) }");
-  auto* w = model.mutable_graph()->add_initializer();
-  w->set_name("w");
-  w->set_data_type(onnx::TensorProto::FLOAT);
-  for (const int extent : {400, 300, 1, 1}) w->add_dims(extent);
+  auto* w =
+      AddInitializer(model, "w", onnx::TensorProto::FLOAT, {400, 300, 1, 1});
   w->set_raw_data(std::string(400 * 300 * 4, '\1'));
-  auto* s = model.mutable_graph()->add_initializer();
-  s->set_name("s");
-  s->set_data_type(onnx::TensorProto::INT64);
-  s->add_dims(3);
+  auto* s = AddInitializer(model, "s", onnx::TensorProto::INT64, {3});
   for (const int extent : {0, 400, 64}) s->add_int64_data(extent);
   const auto small = WithoutWeights(model.SerializeAsString(), "m.onnx");
   ASSERT_TRUE(small) << small.error().message;
