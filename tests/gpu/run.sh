@@ -320,7 +320,10 @@ torch() {
   timeout 90 python3 -m torch.distributed.run --standalone --nproc-per-node 2 \
     client/examples/torch/uneven_resnet50.py >"$out/torch-example.txt" 2>&1 ||
     status=1
-  timeout 120 python3 -m pytest -q -p no:cacheprovider \
+  # Not what needs the daemons or the command, which `pack torch` leaves out.
+  timeout 300 python3 -m pytest -q -p no:cacheprovider -rfE \
+    --ignore-glob '*_coordinator.py' --ignore-glob '*_session.py' \
+    --deselect tests/python/test_torch_networks.py::test_is_read_by_the_planner \
     tests/python/test_torch_*.py >"$out/torch-tests.txt" 2>&1 || status=1
   tail -n 1 "$out/torch-tests.txt"
   return $status
