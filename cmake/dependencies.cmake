@@ -33,7 +33,6 @@ if(BUILD_TESTING)
   find_package(benchmark CONFIG REQUIRED)
   find_package(GLPK REQUIRED)
   pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc)
-  find_program(MKDOCS mkdocs REQUIRED)
   find_program(CHROMIUM chromium REQUIRED)
   # Debian's Python, and that of deploy/python-venv.sh, which has PyTorch.
   find_program(UCUDNN_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)

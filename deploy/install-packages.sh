@@ -33,7 +33,7 @@ test_packages=(
   lintian help2man man-db sqlite3
   # sites
   prometheus python3-yaml systemd
-  mkdocs python3-matplotlib python3-scipy
+  python3-matplotlib python3-scipy
 )
 # So will a kubectl from elsewhere, whose package excludes Debian's.
 command -v kubectl >/dev/null || test_packages+=(kubernetes-client)
