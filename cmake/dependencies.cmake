@@ -17,6 +17,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc) # with CLP
 
 find_package(MPI COMPONENTS CXX QUIET)
 find_package(oneDNN QUIET)
@@ -32,7 +33,6 @@ if(BUILD_TESTING)
   find_library(RAPIDCHECK_LIBRARY rapidcheck REQUIRED)
   find_package(benchmark CONFIG REQUIRED)
   find_package(GLPK REQUIRED)
-  pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc)
   find_program(CHROMIUM chromium REQUIRED)
   # Debian's Python, and that of deploy/python-venv.sh, which has PyTorch.
   find_program(UCUDNN_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)

@@ -13,7 +13,7 @@ packages=(
   # build
   g++ cmake ninja-build pkg-config ccache ca-certificates
   libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
-  libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev
+  libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev coinor-libcbc-dev
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
@@ -25,7 +25,7 @@ packages=(
 command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
+  postgresql libglpk-dev curl python3 clang libclang-rt-14-dev
   lld
   python3-venv
   chromium fonts-dejavu-core
