@@ -21,8 +21,8 @@
 #include "base/measured_point.h"
 #include "base/result.h"
 #include "base/training/device_model.h"
-#include "campaign/campaign.h"
 #include "device/device.h"
+#include "device/measure/campaign.h"
 
 namespace ucudnn {
 

@@ -30,8 +30,8 @@
 
 #include "base/median.h"
 #include "base/onnx/network_file.h"
-#include "campaign/campaign.h"
 #include "device/cudnn/cudnn_device.h"
+#include "device/measure/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/onnx/network_file.h"
-#include "campaign/campaign.h"
 #include "client/dropin/planner/planner.h"
+#include "device/measure/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/paths.h"

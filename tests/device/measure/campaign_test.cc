@@ -1,9 +1,9 @@
-#include "campaign/campaign.h"
+#include "device/measure/campaign.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/campaign/recorded_campaigns.h"
+#include "tests/device/measure/recorded_campaigns.h"
 #include "tests/support/fake_device.h"
 
 namespace ucudnn {

@@ -1,4 +1,4 @@
-#include "campaign/campaign.h"
+#include "device/measure/campaign.h"
 
 #include <algorithm>
 #include <cmath>

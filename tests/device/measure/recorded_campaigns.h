@@ -1,5 +1,5 @@
-#ifndef UCUDNN_TESTS_CAMPAIGN_RECORDED_CAMPAIGNS_H_
-#define UCUDNN_TESTS_CAMPAIGN_RECORDED_CAMPAIGNS_H_
+#ifndef UCUDNN_TESTS_DEVICE_MEASURE_RECORDED_CAMPAIGNS_H_
+#define UCUDNN_TESTS_DEVICE_MEASURE_RECORDED_CAMPAIGNS_H_
 
 // AlexNet's conv2 to conv5 on an H200, FP32, batch 256, where every algorithm
 // was recorded at every batch: the cost of measuring by each policy there, and
@@ -19,7 +19,7 @@
 
 #include "base/onnx/network_file.h"
 #include "base/plan/plan.h"
-#include "campaign/campaign.h"
+#include "device/measure/campaign.h"
 #include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/paths.h"
@@ -203,4 +203,4 @@ class RecordedCampaigns {
 
 }  // namespace ucudnn::test
 
-#endif  // UCUDNN_TESTS_CAMPAIGN_RECORDED_CAMPAIGNS_H_
+#endif  // UCUDNN_TESTS_DEVICE_MEASURE_RECORDED_CAMPAIGNS_H_

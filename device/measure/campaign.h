@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CAMPAIGN_CAMPAIGN_H_
-#define UCUDNN_CAMPAIGN_CAMPAIGN_H_
+#ifndef UCUDNN_DEVICE_MEASURE_CAMPAIGN_H_
+#define UCUDNN_DEVICE_MEASURE_CAMPAIGN_H_
 
 // One task's measurements on one device: every algorithm of a convolution at
 // one batch or, under the adaptive policy, the points that plans for a
@@ -51,4 +51,4 @@ std::vector<Bytes> LimitsOf(const TaskGoal& goal, Bytes max_workspace);
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CAMPAIGN_CAMPAIGN_H_
+#endif  // UCUDNN_DEVICE_MEASURE_CAMPAIGN_H_
