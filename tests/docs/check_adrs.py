@@ -16,7 +16,7 @@ WORDS = 250
 LONGER = {2, 13, 15, 23, 31, 33, 34, 46, 49}
 
 PARTS = ["\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n"]
-FOLDERS = ("base solver device campaign proto agent coordinator client deploy docs "
+FOLDERS = ("base solver device proto agent coordinator client deploy docs "
            "tests cmake").split()
 SUFFIXES = set(".cc .h .hpp .cu .in .md .proto .py .sh .sql .toml .ts .txt".split())
 NAMED = re.compile(r"\bADRs? (\d+)\b|\badr/(\d{4})\b")

@@ -32,8 +32,8 @@
 #include "base/onnx/network_file.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/measure/campaign.h"
-#include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {

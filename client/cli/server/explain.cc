@@ -52,8 +52,9 @@ class Measurements {
     v1::GetProblemProfileRequest request;
     request.set_kind(kind);
     request.set_problem(problem);
-    UCUDNN_ASSIGN_OR_RETURN(const v1::ProblemProfile profile,
-                            connection_.GetProblemProfile(request));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const v1::ProblemProfile profile,
+        connection_.Call(&Stub::GetProblemProfile, request));
     std::vector<MeasuredPoint> points;
     for (const v1::Measurement& measurement : profile.measurements()) {
       UCUDNN_ASSIGN_OR_RETURN(points.emplace_back(), FromProto(measurement));
@@ -260,7 +261,8 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
 Status ExplainPlan(const Server& server, const std::string& id,
                    OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan message, connection->GetPlan(id));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan message,
+                          connection->Call(&Stub::GetPlan, ById(id)));
   UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, FromProto(message));
   if (plan.request.memory) {
     return Fail(Code::kInvalidArgument,

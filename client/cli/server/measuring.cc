@@ -11,7 +11,6 @@
 #include "base/service/backoff.h"
 #include "client/cli/command.h"
 #include "client/cli/server/progress.h"
-#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
 
@@ -72,7 +71,8 @@ Result<bool> AwaitMeasured(Connection& connection, v1::MeasureRequest request,
   std::int64_t missing = 0;
   request.set_retry_cancelled(true);
   while (true) {
-    const auto answer = connection.Measure(request, RetryPolicy::LongWork());
+    const auto answer =
+        connection.Call(&Stub::Measure, request, RetryPolicy::LongWork());
     if (!answer) {
       progress.End();
       return LeftBehind(answer.error(),

@@ -76,13 +76,13 @@ bool MatchesKind(const std::string& text, const std::string& kind) {
 Result<std::vector<std::string>> KnownKinds(Connection& connection) {
   std::set<std::string> kinds;
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          AllPages(connection, &Connection::ListDevices,
+                          AllPages(connection, &Stub::ListDevices,
                                    &v1::ListDevicesResponse::devices));
   for (const v1::Device& device : devices.devices()) {
     kinds.insert(device.kind());
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
-                          AllPages(connection, &Connection::ListProfiles,
+                          AllPages(connection, &Stub::ListProfiles,
                                    &v1::ListProfilesResponse::profiles));
   for (const v1::ProfileSummary& profile : profiles.profiles()) {
     kinds.insert(profile.id());
@@ -134,16 +134,16 @@ Result<std::string> JobNamed(Connection& connection, const std::string& text) {
   if (text.size() == kUuid) return text;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto jobs,
-      AllPages(connection, &Connection::ListJobs, &v1::ListJobsResponse::jobs));
+      AllPages(connection, &Stub::ListJobs, &v1::ListJobsResponse::jobs));
   std::vector<std::string> ids;
   for (const v1::Job& job : jobs.jobs()) ids.push_back(job.id());
   return UniquePrefix("job", text, ids);
 }
 
 Result<std::string> NodeNamed(Connection& connection, const std::string& text) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents,
-                          AllPages(connection, &Connection::ListAgents,
-                                   &v1::ListAgentsResponse::agents));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto agents,
+      AllPages(connection, &Stub::ListAgents, &v1::ListAgentsResponse::agents));
   std::vector<std::string> ids;
   for (const v1::Agent& agent : agents.agents()) ids.push_back(agent.id());
   return UniquePrefix("node", text, ids);
@@ -152,7 +152,7 @@ Result<std::string> NodeNamed(Connection& connection, const std::string& text) {
 Result<std::string> DeviceNamed(Connection& connection,
                                 const std::string& text) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          AllPages(connection, &Connection::ListDevices,
+                          AllPages(connection, &Stub::ListDevices,
                                    &v1::ListDevicesResponse::devices));
   std::vector<std::string> ids;
   for (const v1::Device& device : devices.devices()) ids.push_back(device.id());

@@ -195,8 +195,9 @@ Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
   v1::MeasureRequest request;
   *request.mutable_plan() = plan;
   request.set_dry_run(true);
-  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress cost,
-                          connection.Measure(request, RetryPolicy::LongWork()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::MeasureProgress cost,
+      connection.Call(&Stub::Measure, request, RetryPolicy::LongWork()));
   return Print(output, ToJson(cost), [&] { return CostText(cost); });
 }
 
@@ -229,7 +230,8 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const bool measured,
                           Await(*connection, request, options));
   if (!measured) return {};
-  const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
+  const auto plan =
+      connection->Call(&Stub::CreatePlan, request, RetryPolicy::LongWork());
   if (!plan) {
     return LeftBehind(plan.error(),
                       "if the coordinator has begun the plan, it finishes it, "
@@ -253,7 +255,7 @@ Status Measure(const Server& server, const PlanOptions& options) {
   measure.set_dry_run(true);
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
-      connection->Measure(measure, RetryPolicy::LongWork()));
+      connection->Call(&Stub::Measure, measure, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(progress), [&] {
     return fmt::format("{} of {} measured, {} failed\n", progress.done(),
                        progress.total(), progress.failed());
@@ -291,7 +293,7 @@ List Plans() {
                       Age("CREATED", "created_ms")},
           .id = "id",
           .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Connection::ListPlans,
+            return Entries(connection, &Stub::ListPlans,
                            &v1::ListPlansResponse::plans, std::move(page));
           }};
 }
@@ -365,12 +367,10 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
 
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
   AddList(plans, server, Plans(), chosen);
-  AddRemove(plans, server,
-            {.what = "plan",
-             .id = "PLAN",
-             .remove = &Connection::DeletePlan,
-             .named = {}},
-            chosen);
+  AddRemove(
+      plans, server,
+      {.what = "plan", .id = "PLAN", .remove = &Stub::DeletePlan, .named = {}},
+      chosen);
 }
 
 }  // namespace ucudnn::ctl

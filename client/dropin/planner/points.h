@@ -72,7 +72,7 @@ class LocalPoints {
                 const Bench& bench, ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, const AdaptiveQuery& need,
                  const Bench& bench, ProblemMeasurements* known);
-  // Measures by the adaptive policy, as agents do (campaign/campaign.h).
+  // Measures by the adaptive policy, as agents do (device/measure/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
                  const AdaptiveQuery& need, const MeasureOptions& options,
                  const Bench& bench, ProblemMeasurements* known);

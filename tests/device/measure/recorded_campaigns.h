@@ -20,9 +20,9 @@
 #include "base/onnx/network_file.h"
 #include "base/plan/plan.h"
 #include "device/measure/campaign.h"
-#include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/paths.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn::test {
 

@@ -9,10 +9,10 @@
 #include "base/onnx/network_file.h"
 #include "client/dropin/planner/planner.h"
 #include "device/measure/campaign.h"
-#include "device/recorded/recorded_device.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/rpc/connection.h"
+#include "proto/caller.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/support/scripted_coordinator.h"
 #include "tests/support/tls_server.h"
@@ -24,6 +27,9 @@ using ::testing::StartsWith;
 
 using namespace std::chrono_literals;
 
+using Coordinators = ServiceCaller<v1::CoordinatorService>;
+using Stub = Coordinators::Stub;
+
 // Waits return at once and are charged to the budget.
 Waiting NoWaiting() {
   auto skipped = std::make_shared<std::chrono::nanoseconds>(0);
@@ -35,10 +41,17 @@ Waiting NoWaiting() {
           .random = [] { return 0.5; }};
 }
 
-std::unique_ptr<Connection> Open(const std::string& coordinators) {
-  auto connection = Connection::Open(coordinators, {.waiting = NoWaiting()});
-  UCUDNN_CHECK(connection.has_value());
-  return *std::move(connection);
+std::unique_ptr<Coordinators> Open(std::vector<std::string> list,
+                                   Caller::Options options = {
+                                       .waiting = NoWaiting()}) {
+  auto coordinators = Coordinators::Open(std::move(list), std::move(options));
+  UCUDNN_CHECK(coordinators.has_value());
+  return *std::move(coordinators);
+}
+
+Result<v1::StatusResponse> GetStatus(Coordinators& coordinators,
+                                     const RetryPolicy& policy = {}) {
+  return coordinators.Call(&Stub::GetStatus, v1::StatusRequest(), policy);
 }
 
 // An address where nobody listens. Its port stays reserved during the test, so
@@ -65,7 +78,7 @@ class DeadAddress {
   std::string text_;
 };
 
-TEST(ConnectionTest, ReturnsTheAnswer) {
+TEST(CallerTest, ReturnsTheAnswer) {
   ScriptedCoordinator coordinator;
   coordinator.create_plan = [](const v1::PlanRequest& request) {
     v1::Plan plan;
@@ -78,31 +91,34 @@ TEST(ConnectionTest, ReturnsTheAnswer) {
     network.set_name(name);
     return network;
   };
-  auto connection = Open(coordinator.address());
+  auto connection = Open({coordinator.address()});
   v1::PlanRequest request;
   request.set_network("vgg");
-  const auto plan = connection->CreatePlan(request);
+  const auto plan = connection->Call(&Stub::CreatePlan, request);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->id(), 7);
   EXPECT_EQ(plan->request().network(), "vgg");
-  EXPECT_EQ(connection->GetNetwork("vgg")->name(), "vgg");
+  v1::GetRequest get;
+  get.set_id("vgg");
+  EXPECT_EQ(connection->Call(&Stub::GetNetwork, get)->name(), "vgg");
 }
 
-TEST(ConnectionTest, ReturnsTheCoordinatorsErrors) {
+TEST(CallerTest, ReturnsTheCoordinatorsErrors) {
   ScriptedCoordinator coordinator;
   coordinator.create_plan = [](const v1::PlanRequest&) -> Result<v1::Plan> {
     return Fail(Code::kFailedPrecondition, "conv2 forward needs 3MiB");
   };
-  const auto plan = Open(coordinator.address())->CreatePlan({});
+  const auto plan =
+      Open({coordinator.address()})->Call(&Stub::CreatePlan, v1::PlanRequest());
   EXPECT_EQ(plan.error(),
             (Error{Code::kFailedPrecondition, "conv2 forward needs 3MiB"}));
   EXPECT_THAT(coordinator.calls(), ElementsAre("CreatePlan"));
 }
 
-TEST(ConnectionTest, NamesACoordinatorThatCannotBeReached) {
+TEST(CallerTest, NamesACoordinatorThatCannotBeReached) {
   const DeadAddress address;
   const std::string& dead = address.text();
-  const auto status = Open(dead)->GetStatus({.budget = 300ms});
+  const auto status = GetStatus(*Open({dead}), {.budget = 300ms});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnavailable);
   EXPECT_THAT(status.error().message,
@@ -110,7 +126,7 @@ TEST(ConnectionTest, NamesACoordinatorThatCannotBeReached) {
   EXPECT_THAT(status.error().message, HasSubstr(" tries)"));
 }
 
-TEST(ConnectionTest, FailsOverToTheNextOfTheList) {
+TEST(CallerTest, FailsOverToTheNextOfTheList) {
   ScriptedCoordinator coordinator;
   coordinator.get_status = [] {
     v1::StatusResponse response;
@@ -118,14 +134,14 @@ TEST(ConnectionTest, FailsOverToTheNextOfTheList) {
     return response;
   };
   const DeadAddress dead;
-  auto connection = Open(dead.text() + "," + coordinator.address());
-  const auto status = connection->GetStatus();
+  auto connection = Open({dead.text(), coordinator.address()});
+  const auto status = GetStatus(*connection);
   ASSERT_TRUE(status) << status.error().message;
   EXPECT_EQ(status->version(), "0.1.0");
-  EXPECT_TRUE(connection->GetStatus());
+  EXPECT_TRUE(GetStatus(*connection));
 }
 
-TEST(ConnectionTest, BoundsTheTimeOfACallThatIsNotAnswered) {
+TEST(CallerTest, BoundsTheTimeOfACallThatIsNotAnswered) {
   std::mutex mutex;
   std::condition_variable released;
   bool release = false;
@@ -135,8 +151,8 @@ TEST(ConnectionTest, BoundsTheTimeOfACallThatIsNotAnswered) {
     released.wait(lock, [&] { return release; });
     return v1::StatusResponse();
   };
-  const auto status = Open(coordinator.address())
-                          ->GetStatus({.budget = 0ms, .attempt_timeout = 1ms});
+  const auto status = GetStatus(*Open({coordinator.address()}),
+                                {.budget = 0ms, .attempt_timeout = 1ms});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kDeadlineExceeded);
   EXPECT_THAT(status.error().message, HasSubstr("cannot be reached"));
@@ -147,7 +163,7 @@ TEST(ConnectionTest, BoundsTheTimeOfACallThatIsNotAnswered) {
   released.notify_all();
 }
 
-TEST(ConnectionTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
+TEST(CallerTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
   ScriptedCoordinator coordinator;
   int calls = 0;
   coordinator.create_plan = [&](const v1::PlanRequest&) -> Result<v1::Plan> {
@@ -156,52 +172,52 @@ TEST(ConnectionTest, DistinguishesMissingMeasurementsFromABrokenTransport) {
     }
     return v1::Plan();
   };
-  auto connection = Open(coordinator.address());
-  const auto impatient = connection->CreatePlan({});
+  auto connection = Open({coordinator.address()});
+  const v1::PlanRequest request;
+  const auto impatient = connection->Call(&Stub::CreatePlan, request);
   ASSERT_FALSE(impatient);
   EXPECT_EQ(impatient.error(),
             (Error{Code::kAborted, "conv1 forward is not measured yet"}));
-  EXPECT_TRUE(connection->CreatePlan({}, {.await_measurements = 10s}));
+  EXPECT_TRUE(connection->Call(&Stub::CreatePlan, request,
+                               {.await_measurements = 10s}));
   EXPECT_EQ(calls, 3);
 }
 
-TEST(ConnectionTest, ContinuesWhenACoordinatorLeaves) {
+TEST(CallerTest, ContinuesWhenACoordinatorLeaves) {
   auto coordinator = std::make_unique<ScriptedCoordinator>();
   auto other = std::make_unique<ScriptedCoordinator>();
   const auto answer = [] { return v1::StatusResponse(); };
   coordinator->get_status = answer;
   other->get_status = answer;
-  auto connection = Open(coordinator->address() + "," + other->address());
-  ASSERT_TRUE(connection->GetStatus());
+  auto connection = Open({coordinator->address(), other->address()});
+  ASSERT_TRUE(GetStatus(*connection));
   coordinator->Stop();
-  ASSERT_TRUE(connection->GetStatus());
+  ASSERT_TRUE(GetStatus(*connection));
   EXPECT_THAT(other->calls(), ElementsAre("GetStatus"));
   other->Stop();
-  EXPECT_FALSE(connection->GetStatus({.budget = 100ms}));
+  EXPECT_FALSE(GetStatus(*connection, {.budget = 100ms}));
 }
 
-TEST(ConnectionTest, ReturnsOverTlsToACoordinatorThatWasAway) {
+TEST(CallerTest, ReturnsOverTlsToACoordinatorThatWasAway) {
   const test::Certificates certificates;
   ScriptedCoordinator coordinator(test::TlsServerCredentials(certificates));
   coordinator.get_status = [] { return v1::StatusResponse(); };
   const auto connection =
-      Connection::Open(
-          coordinator.address(),
-          {.credentials = certificates.Issue(Role::kOperator, "o")})
-          .value();
+      Open({coordinator.address()},
+           {.credentials = certificates.Issue(Role::kOperator, "o")});
   const RetryPolicy once = RetryPolicy::OneRound(1s);
-  ASSERT_TRUE(connection->GetStatus());
+  ASSERT_TRUE(GetStatus(*connection));
   coordinator.Stop();
   for (int call = 0; call < 2; ++call) {
     const auto began = std::chrono::steady_clock::now();
-    const auto status = connection->GetStatus(once);
+    const auto status = GetStatus(*connection, once);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, Code::kUnavailable);
     EXPECT_LT(std::chrono::steady_clock::now() - began, 1s);
   }
   coordinator.Start();
   EXPECT_TRUE(
-      test::WaitUntil([&] { return connection->GetStatus(once).has_value(); },
+      test::WaitUntil([&] { return GetStatus(*connection, once).has_value(); },
                       std::chrono::seconds(10)));
 }
 
@@ -231,7 +247,7 @@ class LongWork {
   bool released_ = false;
 };
 
-TEST(ConnectionTest, ContinuesWhenACoordinatorShutsDownDuringACall) {
+TEST(CallerTest, ContinuesWhenACoordinatorShutsDownDuringACall) {
   LongWork work;
   ScriptedCoordinator leaving;
   leaving.get_status = [&] {
@@ -243,21 +259,21 @@ TEST(ConnectionTest, ContinuesWhenACoordinatorShutsDownDuringACall) {
     work.Release();
     return v1::StatusResponse();
   };
-  auto connection = Open(leaving.address() + "," + other.address());
+  auto connection = Open({leaving.address(), other.address()});
   std::jthread shutdown([&] {
     work.AwaitBeginning();
     leaving.Stop();
   });
-  const auto status = connection->GetStatus();
+  const auto status = GetStatus(*connection);
   EXPECT_TRUE(status) << status.error().message;
   EXPECT_THAT(other.calls(), ElementsAre("GetStatus"));
   work.Release();
 }
 
-TEST(ConnectionTest, SaysThatACoordinatorShutDown) {
+TEST(CallerTest, SaysThatACoordinatorShutDown) {
   ScriptedCoordinator leaving;
   leaving.shutting_down = true;
-  const auto status = Open(leaving.address())->GetStatus();
+  const auto status = GetStatus(*Open({leaving.address()}));
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnavailable);
   EXPECT_THAT(status.error().message,
@@ -265,7 +281,7 @@ TEST(ConnectionTest, SaysThatACoordinatorShutDown) {
   EXPECT_GT(leaving.calls().size(), 1U);
 }
 
-TEST(ConnectionTest, EndsACallWhenItIsStopped) {
+TEST(CallerTest, EndsACallWhenItIsStopped) {
   LongWork work;
   ScriptedCoordinator coordinator;
   coordinator.get_status = [&] {
@@ -274,19 +290,18 @@ TEST(ConnectionTest, EndsACallWhenItIsStopped) {
   };
   std::stop_source stop;
   const auto connection =
-      Connection::Open(coordinator.address(), {.stop = stop.get_token()})
-          .value();
+      Open({coordinator.address()}, {.stop = stop.get_token()});
   std::jthread stopping([&] {
     work.AwaitBeginning();
     stop.request_stop();
   });
-  const auto status = connection->GetStatus({.attempt_timeout = 1h});
+  const auto status = GetStatus(*connection, {.attempt_timeout = 1h});
   work.Release();
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kCancelled);
   EXPECT_THAT(status.error().message, HasSubstr("stopped"));
   // So do all later calls.
-  EXPECT_EQ(connection->GetStatus().error().code, Code::kCancelled);
+  EXPECT_EQ(GetStatus(*connection).error().code, Code::kCancelled);
   EXPECT_EQ(coordinator.calls().size(), 1U);
 }
 

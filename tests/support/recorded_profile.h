@@ -1,5 +1,5 @@
-#ifndef UCUDNN_TESTS_DEVICE_RECORDED_PROFILE_H_
-#define UCUDNN_TESTS_DEVICE_RECORDED_PROFILE_H_
+#ifndef UCUDNN_TESTS_SUPPORT_RECORDED_PROFILE_H_
+#define UCUDNN_TESTS_SUPPORT_RECORDED_PROFILE_H_
 
 // A small hand-written profile and its network.
 
@@ -47,4 +47,4 @@ inline KernelProfile KernelOf(const std::string& layer, ConvOp op,
 
 }  // namespace ucudnn::test
 
-#endif  // UCUDNN_TESTS_DEVICE_RECORDED_PROFILE_H_
+#endif  // UCUDNN_TESTS_SUPPORT_RECORDED_PROFILE_H_

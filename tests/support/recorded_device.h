@@ -1,5 +1,5 @@
-#ifndef UCUDNN_DEVICE_RECORDED_RECORDED_DEVICE_H_
-#define UCUDNN_DEVICE_RECORDED_RECORDED_DEVICE_H_
+#ifndef UCUDNN_TESTS_SUPPORT_RECORDED_DEVICE_H_
+#define UCUDNN_TESTS_SUPPORT_RECORDED_DEVICE_H_
 
 // Replays a measured device: it lists the algorithms of a profile with their
 // workspaces, and a convolution takes exactly its recorded time. Nothing else
@@ -35,4 +35,4 @@ Result<std::unique_ptr<Device>> OpenRecordedDevice(const Profile& profile,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_DEVICE_RECORDED_RECORDED_DEVICE_H_
+#endif  // UCUDNN_TESTS_SUPPORT_RECORDED_DEVICE_H_

@@ -1,4 +1,4 @@
-#include "device/recorded/recorded_device.h"
+#include "tests/support/recorded_device.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,9 +1,9 @@
-#include "device/recorded/recorded_device.h"
+#include "tests/support/recorded_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/device/recorded_profile.h"
+#include "tests/support/recorded_profile.h"
 
 namespace ucudnn {
 namespace {
