@@ -107,11 +107,15 @@ ucudnn_package_files(ucudnn-coord
   FILES ${PROJECT_SOURCE_DIR}/deploy/monitoring/alerts.yaml
         ${PROJECT_SOURCE_DIR}/deploy/monitoring/grafana.json
   DESTINATION share/ucudnn/monitoring)
+ucudnn_package_files(ucudnn-coord
+  PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/certificates.sh
+  DESTINATION share/ucudnn)
 ucudnn_daemon_package(ucudnn-coord
   COMPONENTS coordinator
   PROGRAMS ucudnn-coord
   SETTINGS coordinator.toml
   STATE var/lib/ucudnn
+  RECOMMENDS openssl
   SUGGESTS postgresql prometheus
   SUMMARY "plans for training on unlike GPUs: the coordinator"
   DESCRIPTION "It stores what agents measure of convolutions, and serves optimal plans made

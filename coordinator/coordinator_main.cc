@@ -27,7 +27,6 @@
 #include "base/service/rate_limit.h"
 #include "base/service/signals.h"
 #include "base/service/supervisor.h"
-#include "coordinator/certs_command.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
@@ -299,9 +298,8 @@ struct CommandLine {
   CommandLine();
 
   Options options;
-  std::string config;             // the file for serve
-  std::string to_check;           // the file for check
-  std::function<Status()> certs;  // set by a subcommand of certs
+  std::string config;    // the file for serve
+  std::string to_check;  // the file for check
   CLI::App app{"Stores measurements and serves the plans made from them."};
   CLI::App* daemon = nullptr;
 };
@@ -439,7 +437,6 @@ CommandLine::CommandLine() {
       ->add_option("--log-level", options.log_level,
                    "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  AddCertsCommand(&app, &certs);
   app.add_subcommand("check", "Check a file for --config without serving")
       ->add_option("file", to_check, "The TOML file")
       ->required()
@@ -459,7 +456,6 @@ Result<Options> Reread(int argc, char** argv) {
 }
 
 Status Run(CommandLine& line, int argc, char** argv) {
-  if (line.certs) return line.certs();
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
     fmt::print("{}: no errors found\n", line.to_check);

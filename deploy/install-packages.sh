@@ -25,7 +25,7 @@ packages=(
 command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql libglpk-dev curl python3 clang libclang-rt-14-dev
+  postgresql libglpk-dev curl openssl python3 clang libclang-rt-14-dev
   lld
   python3-venv
   chromium fonts-dejavu-core

@@ -18,14 +18,15 @@ says "--insecure" ucudnn-coord serve --listen 0.0.0.0:0 --database "sqlite://$tm
 [ $status = 2 ] || fail "an open coordinator ends with status $status"
 
 certs=$tmp/certs
-ucudnn-coord certs init --dir "$certs" --cluster rack7 >/dev/null
-ucudnn-coord certs issue --dir "$certs" coordinator coord-1 --host localhost,127.0.0.1 >/dev/null
-ucudnn-coord certs issue --dir "$certs" agent node-1 >/dev/null
+certificates=$root/usr/share/ucudnn/certificates.sh
+"$certificates" init --dir "$certs" --cluster rack7 >/dev/null
+"$certificates" issue --dir "$certs" coordinator coord-1 --host localhost,127.0.0.1 >/dev/null
+"$certificates" issue --dir "$certs" agent node-1 >/dev/null
 for person in "admin root" "operator alice"; do
   # shellcheck disable=SC2086
-  ucudnn-coord certs issue --dir "$certs" --days 30 $person >/dev/null
+  "$certificates" issue --dir "$certs" --days 30 $person >/dev/null
 done
-ucudnn-coord certs token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
+"$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
 chmod 600 "$tmp/bob.token"
 [ "$(stat -c %a "$certs/ca.key")" = 600 ] || fail "anyone can read ca.key"
 
@@ -77,7 +78,7 @@ as admin-root history -o json >"$tmp/history.json"
 grep -q "operator alice" "$tmp/history.json" || fail "the history does not name who"
 
 # What is taken back is refused once the coordinator has read its files again.
-ucudnn-coord certs revoke --dir "$certs" "$certs/operator-alice.crt" >/dev/null
+"$certificates" revoke --dir "$certs" "$certs/operator-alice.crt" >/dev/null
 kill -HUP "$coordinator"
 is_refused() { ! as operator-alice devices; }
 await "alice is refused" is_refused

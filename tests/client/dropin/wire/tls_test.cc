@@ -155,7 +155,7 @@ TEST_F(TlsTest, TellsThatItsCertificateIsRefused) {
 
 std::string WithPassphrase(const std::string& pem) {
   const BioPtr in = BioOf(pem);
-  const KeyPtr key(
+  const OpensslPtr<EVP_PKEY, EVP_PKEY_free> key(
       PEM_read_bio_PrivateKey(in.get(), nullptr, nullptr, nullptr));
   const BioPtr out(BIO_new(BIO_s_mem()));
   UCUDNN_CHECK(PEM_write_bio_PKCS8PrivateKey(out.get(), key.get(),
