@@ -35,7 +35,7 @@ struct DeviceOptions {
   // Without a GPU, the CPU serves as this many devices. If there are several,
   // each has its own cores if there are enough.
   int cpu_devices = 1;
-  int cpu_threads = 0;  // per device; 0: an even share of the cores
+  int cpu_threads = 0;  // per device; 0: an even share of the usable cores
   // CPU device ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
   // register devices with a coordinator need unique names.
   std::string cpu_name = {};
