@@ -5,6 +5,7 @@
 
 #include <array>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/files/file.h"
@@ -154,12 +155,16 @@ Result<std::string> AlternativeNames(const Principal& principal,
                          "clients reach it (--host)"
                        : "only a coordinator's certificate has --host");
   }
+  std::set<std::string> known;
   for (const std::string& host : hosts) {
     std::array<unsigned char, 16> address{};
     const bool ip = inet_pton(AF_INET, host.c_str(), address.data()) == 1 ||
                     inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
     if (!ip) UCUDNN_RETURN_IF_ERROR(CheckPrincipalName("--host", host));
-    names += (ip ? ",IP:" : ",DNS:") + host;
+    if (known.insert(host).second) names += (ip ? ",IP:" : ",DNS:") + host;
+    // Clients may leave the domain out.
+    const std::string shorter = host.substr(0, host.find('.'));
+    if (!ip && known.insert(shorter).second) names += ",DNS:" + shorter;
   }
   return names;
 }
