@@ -94,6 +94,15 @@ DeviceClocks ClocksOf([[maybe_unused]] const DeviceInfo& device) {
   return {};
 }
 
+Status CheckProcesses([[maybe_unused]] const DeviceInfo& device) {
+#ifdef UCUDNN_WITH_CUDNN
+  if (!device.id.starts_with("cpu-")) {
+    UCUDNN_RETURN_IF_ERROR(ComputeProcesses(device.id));
+  }
+#endif
+  return {};
+}
+
 std::string ConditionsOf(const DeviceInfo& device) {
   std::string conditions = device.driver;
 #ifdef UCUDNN_WITH_CUDNN

@@ -50,6 +50,10 @@ Result<std::int64_t> ParseGpuSlice(std::string_view text);
 // Costs no time on the device; thread safe.
 DeviceClocks ClocksOf(const DeviceInfo& device);
 
+// Whether anything tells which other processes use an open device: without
+// that, it is measured also while others slow it down. The reason, if not.
+Status CheckProcesses(const DeviceInfo& device);
+
 // The conditions of measurements on an open device now: its driver, and
 // settings that change its times (a power cap, clocks). Costs no time on the
 // device; thread safe.
