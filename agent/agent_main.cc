@@ -173,6 +173,7 @@ struct CommandLine {
 
 CommandLine::CommandLine() {
   options.agent.host = HostName();
+  options.agent.machine_id = MachineId();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
   app.name("ucudnn-agent");

@@ -83,7 +83,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 18);
+      EXPECT_EQ((*store)->SchemaVersion(), 19);
     });
   }
   for (std::thread& thread : threads) thread.join();
