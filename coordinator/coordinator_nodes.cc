@@ -199,7 +199,7 @@ Result<v1::HoldAgentResponse> Coordinator::HoldAgent(
                         .object = "node " + request.agent_id(),
                         .reason = request.reason(),
                         .outcome = ""},
-                       request.who() == "agent " + request.agent_id()));
+                       request.who().starts_with("agent ")));
   spdlog::info("event={} node={} who={} why={}", what,
                Quoted(request.agent_id()), Quoted(request.who()),
                Quoted(request.reason()));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/service/call.h"
+#include "base/service/host.h"
 #include "base/service/log.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
@@ -31,7 +32,10 @@ std::set<std::int64_t> RanksOn(const NodePlaces& nodes,
   std::set<std::int64_t> ranks;
   for (const JobRankRecord& rank : details.ranks) {
     if (nodes.devices.contains(rank.device) ||
-        (nodes.hosts.contains(rank.host) &&
+        (std::ranges::any_of(nodes.hosts,
+                             [&](const std::string& host) {
+                               return SameHost(host, rank.host);
+                             }) &&
          !nodes.devices_of_others.contains(rank.device))) {
       ranks.insert(rank.rank);
     }

@@ -179,6 +179,8 @@ issue() {
     else
       check_name --host "$host" 128
       names+=,DNS:$host
+      # Clients may leave the domain out.
+      [ "${host%%.*}" = "$host" ] || names+=,DNS:${host%%.*}
     fi
   done
   request "$new/key" "$name"

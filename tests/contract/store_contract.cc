@@ -122,7 +122,7 @@ namespace {
 
 TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
   EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 18);
+  EXPECT_EQ(store().SchemaVersion(), 19);
 }
 
 }  // namespace

@@ -290,7 +290,8 @@ TEST_F(WatchTest, DrainsRanksOnTheNodesHostThatNoOtherNodeOffers) {
   agent = test::Agent("other", "device-1");
   agent.set_host("host");
   ASSERT_TRUE(coordinator_.Register(agent));
-  Begin(/*auto_replan=*/false, "host");
+  // Ranks may know the host by its full name.
+  Begin(/*auto_replan=*/false, "host.cluster.example");
   v1::HoldAgentRequest hold;
   hold.set_agent_id("agent");
   hold.set_what("drain");

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/device_kind.h"
+#include "base/service/host.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "client/cli/server/pages.h"
@@ -145,7 +146,12 @@ Result<std::string> NodeNamed(Connection& connection, const std::string& text) {
       const auto agents,
       AllPages(connection, &Stub::ListAgents, &v1::ListAgentsResponse::agents));
   std::vector<std::string> ids;
-  for (const v1::Agent& agent : agents.agents()) ids.push_back(agent.id());
+  std::vector<std::string> same;
+  for (const v1::Agent& agent : agents.agents()) {
+    ids.push_back(agent.id());
+    if (SameHost(agent.id(), text)) same.push_back(agent.id());
+  }
+  if (same.size() == 1) return same[0];
   return UniquePrefix("node", text, ids);
 }
 

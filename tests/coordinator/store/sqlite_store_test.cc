@@ -102,7 +102,7 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 18);
+      EXPECT_EQ((*store)->SchemaVersion(), 19);
     });
   }
   for (std::thread& thread : threads) thread.join();
