@@ -2,6 +2,7 @@
 # are used if found, and listed at the end of configuring; those of the third are
 # required by the tests (deploy/install-packages.sh --tests).
 
+find_package(CURL REQUIRED) # its header: client/dropin/ask loads it
 find_package(Threads REQUIRED)
 find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)

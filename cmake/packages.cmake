@@ -146,6 +146,7 @@ file(CONFIGURE OUTPUT ${FILES}/triggers CONTENT "activate-noawait ldconfig\n")
 ucudnn_package(libucudnn0
   COMPONENTS library
   SECTION libs
+  RECOMMENDS "libcurl4 | libcurl3-gnutls"
   CONTROL ${FILES}/shlibs ${FILES}/triggers
   SUMMARY "plans for training on unlike GPUs: shared libraries"
   DESCRIPTION "Sessions of MPI jobs, solvers, planned convolutions, and cuDNN's functions

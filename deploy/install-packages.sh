@@ -28,6 +28,7 @@ test_packages=(
   postgresql libglpk-dev curl openssl python3 clang libclang-rt-14-dev
   lld
   python3-venv
+  libcurl3-gnutls
   chromium fonts-dejavu-core
   # Debian packages
   lintian help2man man-db sqlite3

@@ -324,7 +324,7 @@ class Server final : public RestServer {
                                         "application/json");
                   SetTag(http, hash, response);
                 });
-    // Before plans and jobs, whose ids may be anything.
+    // Before plans, jobs and profiles, whose ids may be anything.
     http_.Route("GET", "/v1/plans/([^/]+)/front",
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetFront", &Coordinator::GetFront,
@@ -334,6 +334,14 @@ class Server final : public RestServer {
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetJobRank", &Coordinator::GetJobRank,
                          ParseJobRank(http), response);
+                });
+    http_.Route("GET", "/v1/profiles/(.+)/problems/([^/]+)",
+                [this](const Http& http, httplib::Response* response) {
+                  v1::GetProblemProfileRequest request;
+                  request.set_kind(http.matches[1]);
+                  request.set_problem(http.matches[2]);
+                  Answer(http, "GetProblemProfile",
+                         &Coordinator::GetProblemProfile, request, response);
                 });
     AddList("/v1/campaigns", "ListCampaigns", &Coordinator::ListCampaigns);
     AddGet("/v1/campaigns", "GetCampaign", &Coordinator::GetCampaign);

@@ -20,8 +20,8 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/config/dropin_settings.h"
+#include "client/dropin/ask/problem_profile.h"
 #include "client/dropin/cache/measurements.h"
-#include "client/dropin/wire/profile_wire.h"
 #include "device/device.h"
 #include "device/measure/measure.h"
 

@@ -1,23 +1,19 @@
-// Questions over TLS to gRPC servers as coordinators are, and to servers that
-// are not. local_mode_test.cc has the real coordinator.
-
-#include "client/dropin/wire/tls.h"
+// Questions over TLS to services of REST that check certificates as coordinators
+// do, and to others. local_mode_test.cc has the real coordinator.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
-#include <functional>
 
-#include "client/dropin/wire/ask_coordinator.h"
-#include "client/dropin/wire/openssl.h"
+#include "client/dropin/ask/ask_coordinator.h"
+#include "client/dropin/ask/rest_call.h"
 #include "coordinator/security/openssl.h"
-#include "tests/client/dropin/wire/listener.h"
-#include "tests/support/paths.h"
+#include "tests/client/dropin/ask/listener.h"
+#include "tests/client/dropin/ask/rest_service.h"
+#include "tests/support/certificates.h"
 #include "tests/support/process.h"
-#include "tests/support/scripted_coordinator.h"
-#include "tests/support/tls_server.h"
 
 namespace ucudnn {
 namespace {
@@ -26,6 +22,7 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using test::Certificates;
 using test::Listener;
+using test::RestService;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -48,15 +45,15 @@ class TlsTest : public ::testing::Test {
     return known ? Error{Code::kOk, ""} : known.error();
   }
 
-  // A coordinator with the certificates that there are now.
-  std::unique_ptr<ScriptedCoordinator> Coordinator() const {
-    auto coordinator = std::make_unique<ScriptedCoordinator>(
-        test::MutualTlsServerCredentials(certificates_));
-    coordinator->get_problem_profile =
-        [](const auto&) -> Result<v1::ProblemProfile> {
-      return v1::ProblemProfile();
-    };
-    return coordinator;
+  // A coordinator with the certificates that there are now, which checks those
+  // of its callers unless it `takes_everybody`.
+  std::unique_ptr<RestService> Coordinator(bool takes_everybody = false) const {
+    const GuardFiles files = certificates_.guard();
+    return std::make_unique<RestService>(
+        R"({"measurements": [], "complete": []})", 200,
+        std::make_unique<httplib::SSLServer>(
+            files.cert.c_str(), files.key.c_str(),
+            takes_everybody ? nullptr : files.ca.c_str()));
   }
 
   std::string File(const std::string& name, const std::string& text,
@@ -65,7 +62,7 @@ class TlsTest : public ::testing::Test {
     return folder_ / name;
   }
 
-  const Certificates certificates_;
+  Certificates certificates_;
   const test::TemporaryFolder folder_;
   std::vector<std::string> warnings_;
 };
@@ -74,35 +71,54 @@ TEST_F(TlsTest, ShowsACertificate) {
   const auto coordinator = Coordinator();
   EXPECT_EQ(Ask(certificates_.Issue(Role::kJob, "j"), coordinator->address()),
             (Error{Code::kOk, ""}));
-  EXPECT_THAT(coordinator->calls(), SizeIs(1));
+  EXPECT_THAT(coordinator->requests(), SizeIs(1));
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(TlsTest, ReadsAnswersOfMegabytes) {
+TEST_F(TlsTest, ShowsAToken) {
+  const auto coordinator = Coordinator(/*takes_everybody=*/true);
+  CredentialFiles files = certificates_.ca();
+  files.token = File("token", "word\n");
+  EXPECT_EQ(Ask(files, coordinator->address()), (Error{Code::kOk, ""}));
+  ASSERT_THAT(coordinator->requests(), SizeIs(1));
+  EXPECT_EQ(coordinator->requests()[0].get_header_value("Authorization"),
+            "Bearer word");
+}
+
+// Debian has libcurl with GnuTLS, too.
+TEST_F(TlsTest, SpeaksByAnotherLibrary) {
+  const auto curl = LoadCurl({"libcurl-gnutls.so.4"});
+  ASSERT_TRUE(curl) << curl.error().message;
   const auto coordinator = Coordinator();
-  coordinator->get_problem_profile =
-      [](const auto&) -> Result<v1::ProblemProfile> {
-    v1::ProblemProfile profile;
-    profile.set_problem(std::string(5 << 20, 'x'));  // a field that is skipped
-    return profile;
+  const auto get = [&](const CredentialFiles& files) {
+    return GetOverRest(
+        *curl, {.address = fmt::format("127.0.0.1:{}", coordinator->port()),
+                .path = "/",
+                .credentials = files,
+                .deadline = steady_clock::now() + seconds(60)});
   };
-  EXPECT_EQ(
-      Ask(certificates_.Issue(Role::kJob, "j"), coordinator->address()).message,
-      "");
+  CredentialFiles files = certificates_.Issue(Role::kJob, "j");
+  const auto answer = get(files);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_THAT(*answer, HasSubstr("measurements"));
+  const Certificates others;
+  files.ca = others.ca().ca;
+  EXPECT_EQ(get(files).error().code, Code::kFailedPrecondition);
 }
 
 TEST_F(TlsTest, ChecksTheCoordinatorsName) {
   const CredentialFiles job = certificates_.Issue(Role::kJob, "j");
   certificates_.RenewCoordinator({"localhost", "::1"});
   const auto coordinator = Coordinator();
-  const std::string port =
-      coordinator->address().substr(coordinator->address().find(':'));
-  EXPECT_EQ(Ask(job, "localhost" + port).message, "");
+  EXPECT_EQ(
+      Ask(job, fmt::format("https://localhost:{}", coordinator->port()))
+          .message,
+      "");
   const Error other = Ask(job, coordinator->address());
   EXPECT_EQ(other.code, Code::kFailedPrecondition);
   EXPECT_THAT(
       other.message,
-      AllOf(HasSubstr(coordinator->address()), HasSubstr("IP address mismatch"),
+      AllOf(HasSubstr(coordinator->address()), HasSubstr("subject name"),
             HasSubstr("one for 127.0.0.1"), HasSubstr(job.ca)));
   EXPECT_THAT(warnings_, ElementsAre(other.message));
   // A common name is no alternative name.
@@ -120,7 +136,7 @@ TEST_F(TlsTest, RefusesCoordinatorsOfAnotherAuthority) {
   EXPECT_THAT(error.message, AllOf(HasSubstr("certificate is not accepted"),
                                    HasSubstr(foreign.ca)));
   EXPECT_THAT(warnings_, SizeIs(1));
-  EXPECT_THAT(coordinator->calls(), IsEmpty());
+  EXPECT_THAT(coordinator->requests(), IsEmpty());
 }
 
 TEST_F(TlsTest, RefusesACoordinatorWhoseCertificateExpired) {
@@ -139,7 +155,7 @@ TEST_F(TlsTest, TellsThatItsCertificateIsRefused) {
   const Error expired = Ask(late, coordinator->address());
   EXPECT_EQ(expired.code, Code::kUnauthenticated) << expired.message;
   EXPECT_THAT(expired.message,
-              AllOf(HasSubstr(late.cert + ", which expired on 20"),
+              AllOf(HasSubstr(late.cert), HasSubstr("expired"),
                     Not(HasSubstr("BEGIN"))));
   EXPECT_THAT(warnings_, SizeIs(1));
 
@@ -150,7 +166,7 @@ TEST_F(TlsTest, TellsThatItsCertificateIsRefused) {
   EXPECT_EQ(error.code, Code::kUnauthenticated) << error.message;
   EXPECT_THAT(error.message, HasSubstr(foreign.cert));
   EXPECT_THAT(warnings_, SizeIs(1));
-  EXPECT_THAT(coordinator->calls(), IsEmpty());
+  EXPECT_THAT(coordinator->requests(), IsEmpty());
 }
 
 std::string WithPassphrase(const std::string& pem) {
@@ -167,16 +183,15 @@ std::string WithPassphrase(const std::string& pem) {
 TEST_F(TlsTest, NamesTheFileThatIsWrong) {
   const CredentialFiles job = certificates_.Issue(Role::kJob, "j");
   const CredentialFiles other = certificates_.Issue(Role::kJob, "k");
+  const auto coordinator = Coordinator();
   const std::string key = test::FileText(job.key);
   const std::string locked = File("locked", WithPassphrase(key));
   const auto wrong = [&](CredentialFiles files, const std::string& path,
                          const char* why) {
-    // Nobody listens there, and nobody is asked.
-    const Error error = Ask(files, "127.0.0.1:1");
+    const Error error = Ask(files, coordinator->address());
     EXPECT_EQ(error.code, Code::kInvalidArgument);
     EXPECT_THAT(error.message,
-                AllOf(HasSubstr(path), HasSubstr(why), Not(HasSubstr("BEGIN")),
-                      Not(HasSubstr("127.0.0.1:1"))));
+                AllOf(HasSubstr(path), HasSubstr(why), Not(HasSubstr("BEGIN"))));
     EXPECT_THAT(warnings_, ElementsAre(error.message));
   };
   const auto with = [&](auto member, const std::string& path) {
@@ -187,14 +202,15 @@ TEST_F(TlsTest, NamesTheFileThatIsWrong) {
   const std::string text = File("text", "no certificate");
   wrong(with(&CredentialFiles::ca, "/none"), "/none", "");
   wrong(with(&CredentialFiles::ca, text), text, "no authority");
-  wrong(with(&CredentialFiles::cert, text), text, "is no certificate");
-  wrong(with(&CredentialFiles::key, text), text, "is not the private key");
-  wrong(with(&CredentialFiles::key, other.key), other.key, "mismatch");
+  wrong(with(&CredentialFiles::cert, text), text, "are not a certificate");
+  wrong(with(&CredentialFiles::key, text), text, "private key");
+  wrong(with(&CredentialFiles::key, other.key), other.key, "private key");
   wrong(with(&CredentialFiles::key, locked), locked, "without a passphrase");
   const std::string open = File("open", key, 0644);
   wrong(with(&CredentialFiles::key, open), open, "0600 and 0640 are accepted");
   wrong(with(&CredentialFiles::key, ""), "", "only the certificate is given");
   wrong(with(&CredentialFiles::ca, ""), job.cert, "UCUDNN_CA");
+  EXPECT_THAT(coordinator->requests(), IsEmpty());
 }
 
 TEST_F(TlsTest, SendsNoTokenInPlaintext) {
@@ -202,7 +218,7 @@ TEST_F(TlsTest, SendsNoTokenInPlaintext) {
   files.token = File("token", "secret\n");
   const Error error = Ask(files, "coord-1:7460");
   EXPECT_EQ(error.code, Code::kInvalidArgument);
-  EXPECT_THAT(error.message, AllOf(HasSubstr("coord-1:7460 in plaintext"),
+  EXPECT_THAT(error.message, AllOf(HasSubstr("coord-1:7461 in plaintext"),
                                    Not(HasSubstr("secret"))));
 }
 
@@ -223,7 +239,7 @@ TEST_F(TlsTest, TakesNewFilesOver) {
 }
 
 TEST_F(TlsTest, TellsPlaintextFromTls) {
-  ScriptedCoordinator plaintext;
+  const RestService plaintext("{}");
   const Error tls =
       Ask(certificates_.Issue(Role::kJob, "j"), plaintext.address());
   EXPECT_EQ(tls.code, Code::kFailedPrecondition);
@@ -240,11 +256,12 @@ TEST_F(TlsTest, EndsInTimeWhereNobodyAnswersTheHandshake) {
   const Listener hanging;
   const auto start = steady_clock::now();
   const Error error = Ask(certificates_.Issue(Role::kJob, "j"),
-                          hanging.address(), std::chrono::milliseconds(200));
+                          "https://" + hanging.address(),
+                          std::chrono::milliseconds(200));
   EXPECT_LT(steady_clock::now() - start, seconds(20));
   EXPECT_EQ(error.code, Code::kUnavailable);
   EXPECT_THAT(error.message,
-              AllOf(HasSubstr(hanging.address()), HasSubstr("in time")));
+              AllOf(HasSubstr(hanging.address()), HasSubstr("timed out")));
   EXPECT_THAT(warnings_, IsEmpty());  // it may answer another time
 }
 
@@ -252,7 +269,8 @@ TEST_F(TlsTest, EndsInTimeWhereAFileCannotBeRead) {
   CredentialFiles files = certificates_.Issue(Role::kJob, "j");
   files.ca = folder_ / "pipe";
   ASSERT_EQ(mkfifo(files.ca.c_str(), 0600), 0);
-  const Error error = Ask(files, "127.0.0.1:1", std::chrono::milliseconds(50));
+  const Error error =
+      Ask(files, "https://127.0.0.1:1", std::chrono::milliseconds(50));
   EXPECT_EQ(error.code, Code::kDeadlineExceeded);
   EXPECT_THAT(error.message, HasSubstr("takes too long"));
   // Lets the thread that was left behind end.
@@ -261,74 +279,32 @@ TEST_F(TlsTest, EndsInTimeWhereAFileCannotBeRead) {
 
 TEST_F(TlsTest, SaysNothingOfACoordinatorThatIsAway) {
   const test::ClosedPort closed;
-  EXPECT_EQ(Ask(certificates_.Issue(Role::kJob, "j"), closed.address()).code,
+  EXPECT_EQ(Ask(certificates_.Issue(Role::kJob, "j"),
+                "https://" + closed.address())
+                .code,
             Code::kUnavailable);
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A server whose TLS is set up by `setup`, for one connection.
-void ServeTls(const Certificates& certificates,
-              const std::function<void(SSL_CTX*)>& setup, Listener* listener) {
-  listener->Serve([=, files = certificates.guard()](int connection) {
+TEST_F(TlsTest, RefusesOldTls) {
+  Listener listener;
+  listener.Serve([files = certificates_.guard()](int connection) {
     const SslContextPtr context(SSL_CTX_new(TLS_server_method()));
     UCUDNN_CHECK(SSL_CTX_use_certificate_chain_file(context.get(),
                                                     files.cert.c_str()) == 1);
     UCUDNN_CHECK(SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(),
                                              SSL_FILETYPE_PEM) == 1);
-    setup(context.get());
+    SSL_CTX_set_security_level(context.get(), 0);
+    SSL_CTX_set_min_proto_version(context.get(), TLS1_VERSION);
+    SSL_CTX_set_max_proto_version(context.get(), TLS1_1_VERSION);
     const SslPtr session(SSL_new(context.get()));
     SSL_set_fd(session.get(), connection);
-    if (SSL_accept(session.get()) == 1) SSL_shutdown(session.get());
+    EXPECT_NE(SSL_accept(session.get()), 1);
   });
-}
-
-TEST_F(TlsTest, RefusesOldTls) {
-  Listener listener;
-  ServeTls(
-      certificates_,
-      [](SSL_CTX* context) {
-        SSL_CTX_set_security_level(context, 0);
-        SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
-        SSL_CTX_set_max_proto_version(context, TLS1_1_VERSION);
-      },
-      &listener);
-  const Error error = Ask(certificates_.ca(), listener.address());
+  const Error error = Ask(certificates_.ca(), "https://" + listener.address());
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
   EXPECT_THAT(error.message, AllOf(HasSubstr("the TLS handshake fails"),
                                    HasSubstr("version")));
-}
-
-TEST_F(TlsTest, SpeaksTls12ToHttp2Alone) {
-  Listener listener;
-  ServeTls(
-      certificates_,
-      [](SSL_CTX* context) {
-        SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
-      },
-      &listener);
-  const Error error = Ask(certificates_.ca(), listener.address());
-  EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_THAT(error.message, HasSubstr("no HTTP/2 is spoken there over TLS"));
-}
-
-TEST(OpenSslTest, IsAskedForByNameWhereItIsMissing) {
-  const auto none = LoadOpenSsl("libssl.so.none");
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
-  EXPECT_THAT(none.error().message,
-              AllOf(HasSubstr("OpenSSL 3 is needed"),
-                    HasSubstr("libssl.so.none was not found")));
-  const auto other = LoadOpenSsl("libm.so.6");
-  ASSERT_FALSE(other);
-  EXPECT_THAT(other.error().message, HasSubstr("TLS_client_method"));
-}
-
-TEST(OpenSslTest, IsLeftAloneInAProgramWithAnother) {
-  const auto run = test::Run({test::ProgramPath("own_openssl_program")});
-  EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(HasSubstr("libcrypto.so.3 cannot be used"),
-                             HasSubstr("own_openssl_program has a function "
-                                       "BIO_new of its own")));
 }
 
 }  // namespace

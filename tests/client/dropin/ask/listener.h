@@ -1,7 +1,7 @@
-#ifndef UCUDNN_TESTS_CLIENT_DROPIN_WIRE_LISTENER_H_
-#define UCUDNN_TESTS_CLIENT_DROPIN_WIRE_LISTENER_H_
+#ifndef UCUDNN_TESTS_CLIENT_DROPIN_ASK_LISTENER_H_
+#define UCUDNN_TESTS_CLIENT_DROPIN_ASK_LISTENER_H_
 
-// Ports that are not gRPC services.
+// Ports that are not services of REST.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -90,4 +90,4 @@ class ClosedPort {
 
 }  // namespace ucudnn::test
 
-#endif  // UCUDNN_TESTS_CLIENT_DROPIN_WIRE_LISTENER_H_
+#endif  // UCUDNN_TESTS_CLIENT_DROPIN_ASK_LISTENER_H_

@@ -1,9 +1,9 @@
-#ifndef UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
-#define UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
+#ifndef UCUDNN_CLIENT_DROPIN_ASK_ASK_COORDINATOR_H_
+#define UCUDNN_CLIENT_DROPIN_ASK_ASK_COORDINATOR_H_
 
-// Asks coordinators for their measurements, in a process that waits for the
-// answer: a question takes at most a second, and after a failure no coordinator
-// is asked for half a minute.
+// Asks coordinators for their measurements over REST, in a process that waits
+// for the answer: a question takes at most a second, and after a failure no
+// coordinator is asked for half a minute.
 
 #include <chrono>
 #include <cstddef>
@@ -15,14 +15,14 @@
 #include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/service/credentials.h"
-#include "client/dropin/wire/profile_wire.h"
+#include "client/dropin/ask/problem_profile.h"
 
 namespace ucudnn {
 
 class CoordinatorAsker {
  public:
   struct Options {
-    // With a certificate's authority, coordinators are asked over TLS. The
+    // With an authority's certificate, coordinators are asked over TLS. The
     // files are read for each question, so new ones are taken over.
     CredentialFiles credentials = {};
     // For all coordinators of the list together.
@@ -35,15 +35,16 @@ class CoordinatorAsker {
     std::function<void(const std::string& error)> warn = {};
   };
 
-  // `coordinators` as ParseCoordinators gives them, at least one.
+  // `coordinators` as ParseRestCoordinators (client/config/coordinators.h) gives
+  // them, at least one.
   explicit CoordinatorAsker(std::vector<std::string> coordinators)
       : CoordinatorAsker(std::move(coordinators), Options()) {}
   CoordinatorAsker(std::vector<std::string> coordinators, Options options)
       : coordinators_(std::move(coordinators)), options_(std::move(options)) {}
 
   // The known measurements of the problem on that device kind; possibly none.
-  // The coordinator that answered last is asked first. Errors of
-  // WireAccess::Open; if none answers, naming them, the last reason, or the
+  // The coordinator that answered last is asked first. Errors of LoadedCurl
+  // (curl.h) and of files; if none answers, naming it, the last reason, or the
   // first that lasts; kUnavailable during the pause.
   Result<KnownElsewhere> Ask(const std::string& kind,
                              const ConvProblem& problem);
@@ -57,4 +58,4 @@ class CoordinatorAsker {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_DROPIN_WIRE_ASK_COORDINATOR_H_
+#endif  // UCUDNN_CLIENT_DROPIN_ASK_ASK_COORDINATOR_H_

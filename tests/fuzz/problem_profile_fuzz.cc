@@ -1,11 +1,11 @@
-#include "client/dropin/wire/profile_wire.h"
+#include "client/dropin/ask/problem_profile.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {
 
 // What is accepted is what a profile may hold.
-UCUDNN_FUZZ(profile_wire, text) {
-  const auto known = DecodeProblemProfile(text);
+UCUDNN_FUZZ(problem_profile, text) {
+  const auto known = ParseProblemProfile(text);
   if (!known) return CheckError(known.error());
   for (const MeasuredPoint& point : known->points) {
     UCUDNN_CHECK(point.batch >= BatchSize(1));
