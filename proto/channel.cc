@@ -1,7 +1,10 @@
 #include "proto/channel.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+
+#include <cstdlib>
 
 #include "proto/job_key.h"
 
@@ -20,6 +23,14 @@ std::shared_ptr<grpc::ChannelCredentials> TlsOf(const CredentialFiles& files) {
   return grpc::experimental::TlsCredentials(options);
 }
 
+// WhyUnreachable tells why a handshake failed; gRPC would write it to stderr,
+// too, once for each try.
+void QuietGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_verbosity(
+      static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+}
+
 }  // namespace
 
 Result<Access> Access::Open(const CredentialFiles& files,
@@ -29,8 +40,9 @@ Result<Access> Access::Open(const CredentialFiles& files,
   UCUDNN_ASSIGN_OR_RETURN(const std::string token, ReadToken(files));
   UCUDNN_RETURN_IF_ERROR(CheckTokenStaysSecret(files, coordinators));
   Access access;
+  access.files_ = files;
   if (!files.ca.empty()) {
-    access.ca_ = files.ca;
+    QuietGrpc();
     access.credentials_ = TlsOf(files);
   }
   if (!token.empty()) access.authorization_ = "Bearer " + token;
@@ -52,7 +64,7 @@ void Access::AddTo(grpc::ClientContext* context) const {
 }
 
 std::string Access::How() const {
-  return ca_.empty() ? "" : " over TLS (authority " + ca_ + ")";
+  return files_.ca.empty() ? "" : " over TLS (authority " + files_.ca + ")";
 }
 
 }  // namespace ucudnn

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <chrono>
+#include <ctime>
+#include <fstream>
 
 namespace ucudnn {
 
@@ -15,17 +18,31 @@ std::string HostName() {
   return name.data();
 }
 
-bool HostLoad::Busy() const {
-  // The load of an agent that just measured on all cores decays only slowly, so
-  // one process per core is not busy yet.
-  constexpr double kMostPerCore = 1.5;
-  return load > kMostPerCore * cores;
+HostLoad HostWatch::Load() const {
+  const Used now = Now();
+  const double seconds = std::max(now.seconds - since_.seconds, 1e-3);
+  return {.load = (now.all - since_.all) / seconds,
+          .own = (now.own - since_.own) / seconds,
+          .cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
 }
 
-HostLoad ReadHostLoad() {
-  HostLoad host{.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
-  getloadavg(&host.load, 1);
-  return host;
+HostWatch::Used HostWatch::Now() {
+  using Seconds = std::chrono::duration<double>;
+  Used used{
+      .seconds = Seconds(std::chrono::steady_clock::now().time_since_epoch())
+                     .count(),
+      .all = 0,
+      .own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC};
+  // "cpu  user nice system idle iowait irq softirq steal ..." in ticks
+  std::ifstream file("/proc/stat");
+  std::string word;
+  file >> word;
+  double ticks = 0;
+  for (int i = 0; i < 8 && file >> ticks; ++i) {
+    if (i != 3 && i != 4) used.all += ticks;
+  }
+  used.all /= static_cast<double>(sysconf(_SC_CLK_TCK));
+  return used;
 }
 
 }  // namespace ucudnn

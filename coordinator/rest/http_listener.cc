@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <regex>
@@ -496,11 +498,13 @@ Status HttpListener::Listen(const std::string& address) {
   l.host = address.substr(0, colon);
   l.http.set_host(l.host);
   l.port = static_cast<int>(*port);
+  errno = 0;
   const bool bound = l.port == 0
                          ? (l.port = l.http.bind_to_any_port(l.host)) > 0
                          : l.http.bind_to_port(l.host, l.port);
   if (!bound) {
-    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP", address);
+    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP: {}", address,
+                errno == 0 ? "the host has no address" : std::strerror(errno));
   }
   l.thread = std::thread([&l] {
     l.Serve();

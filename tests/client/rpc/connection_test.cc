@@ -106,7 +106,8 @@ TEST(ConnectionTest, NamesACoordinatorThatCannotBeReached) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnavailable);
   EXPECT_THAT(status.error().message,
-              StartsWith("coordinator " + dead + " cannot be reached: "));
+              StartsWith("coordinator " + dead +
+                         " cannot be reached: Connection refused ("));
   EXPECT_THAT(status.error().message, HasSubstr(" tries)"));
 }
 
