@@ -43,8 +43,7 @@ class Metrics {
   std::string Text(const v1::StatusResponse& status,
                    std::chrono::nanoseconds age,
                    const Activity& activity,
-                   const std::map<std::string, std::int64_t>& expiries = {})
-      const;
+                   const std::map<std::string, std::int64_t>& until = {}) const;
 
  private:
   prometheus::Registry registry_;

@@ -5,6 +5,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include "proto/job_key.h"
 
@@ -24,11 +25,12 @@ std::shared_ptr<grpc::ChannelCredentials> TlsOf(const CredentialFiles& files) {
 }
 
 // WhyUnreachable tells why a handshake failed; gRPC would write it to stderr,
-// too, once for each try.
+// too, once for each try. A server of this process may log it all the same.
 void QuietGrpc() {
+  static std::once_flag once;
   if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
-  gpr_set_log_verbosity(
-      static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+  std::call_once(once,
+                 [] { gpr_set_log_function([](gpr_log_func_args*) {}); });
 }
 
 }  // namespace

@@ -85,7 +85,6 @@ std::string WhyNotAccepted(const SSL* tls, const std::string& host,
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
       return fmt::format("no authority in {} has signed its certificate", ca);
     default:
       return fmt::format("its certificate is not accepted: {}",

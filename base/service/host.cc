@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -20,10 +19,14 @@ std::string HostName() {
 
 HostLoad HostWatch::Load() const {
   const Used now = Now();
-  const double seconds = std::max(now.seconds - since_.seconds, 1e-3);
-  return {.load = (now.all - since_.all) / seconds,
-          .own = (now.own - since_.own) / seconds,
-          .cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  const double seconds = now.seconds - since_.seconds;
+  HostLoad host{.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  // The system counts in ticks of 10 ms.
+  constexpr double kLeastSeconds = 0.2;
+  if (seconds < kLeastSeconds) return host;
+  host.load = (now.all - since_.all) / seconds;
+  host.own = (now.own - since_.own) / seconds;
+  return host;
 }
 
 HostWatch::Used HostWatch::Now() {

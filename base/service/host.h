@@ -15,7 +15,7 @@ struct HostLoad {
   int cores = 0;
 };
 
-// Measures that from when it is made.
+// Measures that from when it is made; 0 within the first fifth of a second.
 class HostWatch {
  public:
   HostWatch() : since_(Now()) {}

@@ -144,12 +144,12 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
   static constexpr std::array<std::string_view, 3> kFormats = {"table", "json",
                                                                "yaml"};
   const auto number = [](std::string& text) {
-    const auto format = std::ranges::find(kFormats, text);
-    if (format == kFormats.end()) {
+    const auto found = std::ranges::find(kFormats, text);
+    if (found == kFormats.end()) {
       return fmt::format("'{}' is given; table, json or yaml is accepted here",
                          Excerpt(text));
     }
-    text = std::to_string(format - kFormats.begin());  // the enumerator
+    text = std::to_string(found - kFormats.begin());  // the enumerator
     return std::string();
   };
   command

@@ -103,7 +103,6 @@ std::string PercentCell(const std::optional<double>& part) {
 
 // The processors of the rank's machine that others than the ranks kept busy.
 double Others(const std::vector<RankReport>& ranks, const RankReport& rank) {
-  if (!rank.host_load) return 0;
   double others = rank.host_load->load;
   for (const RankReport& beside : ranks) {
     if (beside.host_load && beside.host == rank.host) {

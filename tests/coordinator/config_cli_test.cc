@@ -58,7 +58,8 @@ TEST_F(ConfigCliTest, AcceptsAValidFile) {
   const std::string text =
       "listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
       "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n";
-  const test::Finished run = Coord({"check", Config(text + "insecure = true\n")});
+  const test::Finished run =
+      Coord({"check", Config(text + "insecure = true\n")});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("no errors found"));
   // What `serve` refuses.

@@ -46,8 +46,7 @@ Result<JsonStep> NextStep(std::string_view* rest) {
   if (rest->substr(0, end).find_first_of("{}'\" \\") < end) {
     return Fail(Code::kInvalidArgument,
                 "'{}' is no name; one path such as {{[*].id}} is accepted, and "
-                "names of other characters as ['name']; `-o json` and jq do "
-                "more",
+                "names of other characters as ['name']",
                 Excerpt(rest->substr(0, end), 40));
   }
   step.kind = JsonStep::Kind::kMember;

@@ -108,13 +108,11 @@ Result<std::string> KindNamed(Connection& connection, const std::string& text) {
                 "there is no device kind '{}': no device is known yet",
                 Excerpt(text));
   }
-  if (matching.empty()) {
-    return Fail(Code::kInvalidArgument,
-                "there is no device kind '{}'; known are {}", Excerpt(text),
-                fmt::join(kinds, ", "));
-  }
-  return Fail(Code::kInvalidArgument, "several kinds match '{}': {}",
-              Excerpt(text), fmt::join(matching, ", "));
+  const bool none = matching.empty();
+  return Fail(Code::kInvalidArgument, "{} '{}'{} {}",
+              none ? "there is no device kind" : "several kinds match",
+              Excerpt(text), none ? "; known are" : ":",
+              fmt::join(none ? kinds : matching, ", "));
 }
 
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,

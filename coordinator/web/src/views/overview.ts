@@ -44,7 +44,6 @@ function upTo(count: number, most: number): string {
 function tiles({ status, machines: all, campaigns, plans, jobs }: Answer): HTMLElement[] {
   const measuring = all.filter((m) => m.state === 'measuring').length;
   const busy = all.filter((m) => m.state === 'busy').length;
-  const held = all.filter(isHeld).length;
   const open = campaigns.filter((c) => c.state === 'running');
   const running = jobs.filter((job) => job.state === 'running').length;
   const waiting = status.tasks_pending + status.tasks_running;
@@ -54,7 +53,7 @@ function tiles({ status, machines: all, campaigns, plans, jobs }: Answer): HTMLE
       'devices',
       `${format.whole(status.devices_online)} of ${format.whole(all.length)}`,
       `online; ${format.whole(measuring)} measuring, ${format.whole(busy)} busy, ` +
-        `${format.whole(held)} cordoned`,
+        `${format.whole(all.filter(isHeld).length)} cordoned`,
     ),
     tile(
       'Campaigns',
