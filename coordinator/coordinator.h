@@ -44,6 +44,7 @@ namespace ucudnn {
 struct CoordinatorOptions {
   std::string version;
   std::string database;  // for people: sqlite or postgresql
+  std::int32_t grpc_port = 0;  // for people
   std::int64_t lease_ms = 30'000;
   std::int64_t heartbeat_ms = 2'000;
   // An agent that is silent for this long is gone.

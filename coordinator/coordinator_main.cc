@@ -156,6 +156,7 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
   CoordinatorOptions options = wanted->coordinator;
   options.version = running.coordinator.version;
   options.database = running.coordinator.database;
+  options.grpc_port = running.coordinator.grpc_port;
   coordinator.Reconfigure(std::move(options));
   spdlog::set_level(spdlog::level::from_str(wanted->log_level));
   spdlog::info("event=reloaded");
@@ -191,6 +192,8 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
                         guard == nullptr ? Guard::None() : *guard);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
+  options.coordinator.grpc_port = rpc->port();
+  coordinator.Reconfigure(options.coordinator);
   const auto ask = [&]() -> Status {
     UCUDNN_RETURN_IF_ERROR(rpc->Accepting());
     return store->CheckWritable();
@@ -458,6 +461,7 @@ Result<Options> Reread(int argc, char** argv) {
 Status Run(CommandLine& line, int argc, char** argv) {
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
+    UCUDNN_RETURN_IF_ERROR(OpenGuard(line.options));
     fmt::print("{}: no errors found\n", line.to_check);
     return {};
   }

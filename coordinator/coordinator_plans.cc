@@ -361,6 +361,7 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
   v1::StatusResponse response;
   response.set_version(options()->version);
   response.set_database(options()->database);
+  response.set_grpc_port(options()->grpc_port);
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t schema, store_.SchemaVersion());
   response.set_schema_version(schema);
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());

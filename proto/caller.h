@@ -72,6 +72,8 @@ class Caller {
   // for at most half of the time that a call with this deadline has left.
   void Reconnect(grpc::Channel& channel,
                  std::chrono::system_clock::time_point deadline) const;
+  // Why the coordinators cannot be reached; with several, that of each.
+  std::string WhyUnreachable() const;
   // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,

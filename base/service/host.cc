@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -57,17 +59,35 @@ int UsableCores() {
   return std::max(1, std::min(cores, most));
 }
 
-bool HostLoad::Busy() const {
-  // The load of an agent that just measured on all cores decays only slowly, so
-  // one process per core is not busy yet.
-  constexpr double kMostPerCore = 1.5;
-  return load > kMostPerCore * cores;
+HostLoad HostWatch::Load() const {
+  const Used now = Now();
+  const double seconds = now.seconds - since_.seconds;
+  HostLoad host{.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
+  // The system counts in ticks of 10 ms.
+  constexpr double kLeastSeconds = 0.2;
+  if (seconds < kLeastSeconds) return host;
+  host.load = (now.all - since_.all) / seconds;
+  host.own = (now.own - since_.own) / seconds;
+  return host;
 }
 
-HostLoad ReadHostLoad() {
-  HostLoad host{.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
-  getloadavg(&host.load, 1);
-  return host;
+HostWatch::Used HostWatch::Now() {
+  using Seconds = std::chrono::duration<double>;
+  Used used{
+      .seconds = Seconds(std::chrono::steady_clock::now().time_since_epoch())
+                     .count(),
+      .all = 0,
+      .own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC};
+  // "cpu  user nice system idle iowait irq softirq steal ..." in ticks
+  std::ifstream file("/proc/stat");
+  std::string word;
+  file >> word;
+  double ticks = 0;
+  for (int i = 0; i < 8 && file >> ticks; ++i) {
+    if (i != 3 && i != 4) used.all += ticks;
+  }
+  used.all /= static_cast<double>(sysconf(_SC_CLK_TCK));
+  return used;
 }
 
 }  // namespace ucudnn

@@ -22,18 +22,27 @@ bool SameHost(std::string_view a, std::string_view b);
 // leave it, and no more than its CPU quota (cgroups), rounded down; at least 1.
 int UsableCores();
 
-// How much work a machine does.
+// How many of a machine's processors are busy, on average over some time.
 struct HostLoad {
-  double load = 0;  // processes that compute, on average over a minute
+  double load = 0;  // with anybody's work
+  double own = 0;   // with this process's
   int cores = 0;
-
-  // Whether it has so much more work than cores that nothing measured on them
-  // can be compared.
-  bool Busy() const;
 };
 
-// This machine's.
-HostLoad ReadHostLoad();
+// Measures that from when it is made; 0 within the first fifth of a second.
+class HostWatch {
+ public:
+  HostWatch() : since_(Now()) {}
+  HostLoad Load() const;
+
+ private:
+  struct Used {
+    double seconds, all, own;
+  };
+  static Used Now();
+
+  Used since_;
+};
 
 }  // namespace ucudnn
 

@@ -161,14 +161,11 @@ class Rehearsal {
                        Soon()));
     report_.host = std::move(mine.host);
     device_ = std::move(mine.device);
-    // A GPU's times do not depend on its host's work.
-    if (device_->info().id.starts_with("cpu-")) {
-      report_.host_load = ReadHostLoad();
-    }
     return {};
   }
 
   Status Prepare() {
+    watch_ = HostWatch();
     const RankPlan& plan = session_->rank_plan();
     Result<std::unique_ptr<Workload>> workload =
         Workload::Create(*device_, plan.workspace, options_.graph_memory);
@@ -227,6 +224,10 @@ class Rehearsal {
         report_.measured,
         workload_->Measure(options_.iterations,
                            Showing("iterations of the plan")));
+    // A GPU's times do not depend on its host's work.
+    if (device_->info().id.starts_with("cpu-")) {
+      report_.host_load = watch_.Load();
+    }
     // An iteration is a step of nothing but convolutions.
     for (const Nanoseconds time : report_.measured->times) {
       session_->ReportStep(time);
@@ -294,6 +295,7 @@ class Rehearsal {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Workload> workload_;
+  HostWatch watch_;
   RankReport report_;
 };
 

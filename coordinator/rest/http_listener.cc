@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <regex>
@@ -500,6 +502,7 @@ Status HttpListener::Listen(const std::string& address) {
   l.http.set_host(address.substr(0, colon));
   l.port = static_cast<int>(*port);
   bool bound = false;
+  errno = 0;
   for (const std::string& wanted : ListenAddresses(address)) {
     l.host = SplitEndpoint(wanted).host;
     bound = *port == 0 ? (l.port = l.http.bind_to_any_port(l.host)) > 0
@@ -507,7 +510,8 @@ Status HttpListener::Listen(const std::string& address) {
     if (bound) break;
   }
   if (!bound) {
-    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP", address);
+    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP: {}", address,
+                errno == 0 ? "the host has no address" : std::strerror(errno));
   }
   l.thread = std::thread([&l] {
     l.Serve();

@@ -111,7 +111,8 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
         if (!known) return ReplyError(known.error(), response, 503);
         response->set_content(
             dispatcher.metrics().Text(known->status, known->age,
-                                      dispatcher.coordinator().activity()),
+                                      dispatcher.coordinator().activity(),
+                                      dispatcher.guard().Expiries()),
             "application/openmetrics-text; version=1.0.0; "
             "charset=utf-8");
       });

@@ -91,12 +91,17 @@ TEST_F(ConfigCliTest, NamesTheServerThatCannotBeReachedAndNoPassword) {
 #endif
 
 TEST_F(ConfigCliTest, AcceptsAValidFile) {
-  const test::Finished run = Coord(
-      {"check",
-       Config("listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
-              "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n")});
+  const std::string text =
+      "listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
+      "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n";
+  const test::Finished run =
+      Coord({"check", Config(text + "insecure = true\n")});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("no errors found"));
+  // What `serve` refuses.
+  const test::Finished open = Coord({"check", Config(text)});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("--insecure"));
 }
 
 TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {

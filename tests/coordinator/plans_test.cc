@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/service/clock.h"
 #include "coordinator/content.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/plan_inputs.h"
 #include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

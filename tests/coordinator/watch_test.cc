@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -435,7 +435,7 @@ TEST_F(WatchTest, GivesRanksAPartAgainThatAreAskedFor) {
   const auto revision = coordinator_.ReplanJob(replan);
   ASSERT_TRUE(revision) << revision.error().message;
   EXPECT_EQ(revision->revision(), 3);
-  EXPECT_EQ(revision->reason(), "with ranks 1 again");
+  EXPECT_EQ(revision->reason(), "with rank 1 again");
   EXPECT_EQ(revision->plan_id(), Job().revisions(0).plan_id());
 }
 

@@ -53,17 +53,30 @@ refused() {
   [ $status = 4 ] || fail "'${*:2}' ends with status $status"
 }
 refused "certificate" ucudnn devices --ca "$certs/ca.crt"
+refused "it speaks TLS" ucudnn devices
+ucudnn-coord certs init --dir "$tmp/others" --cluster rack8 >/dev/null
+refused "no authority in $tmp/others/ca.crt has signed its certificate" ucudnn devices --ca "$tmp/others/ca.crt"
+[[ $output != *E[01]* ]] || fail "gRPC's own log is shown: $output"
+refused "; not for 0.0.0.0" ucudnn devices --coordinator "0.0.0.0:$grpc" --ca "$certs/ca.crt"
 as operator-alice networks put small "$tmp/small.csv"
 says "small" bob networks
 refused "viewer bob" bob cancel 1
 # The same from bob's own settings.
-ucudnn config set ca "$certs/ca.crt" >/dev/null
+(cd "$certs" && ucudnn config set ca ca.crt >/dev/null)
 ucudnn config set token-file "$tmp/bob.token" >/dev/null
 says "small" ucudnn networks
 rm "$XDG_CONFIG_HOME/ucudnn/config.toml"
 refused "operator alice" as operator-alice networks rm small
 curl -s --cacert "$certs/ca.crt" "https://localhost:$http/readyz" >"$tmp/readyz" ||
   fail "REST does not speak TLS"
+
+as admin-root networks >/dev/null
+curl -s --cacert "$certs/ca.crt" --cert "$certs/admin-root.crt" --key "$certs/admin-root.key" \
+  "https://localhost:$http/metrics" >"$tmp/metrics" || fail "there are no metrics"
+for role in coordinator admin operator; do
+  grep -q "^ucudnn_certificate_expires_timestamp_seconds{role=\"$role\"} 1" "$tmp/metrics" ||
+    fail "no metric tells when a certificate of role $role expires"
+done
 
 ucudnn-agent --config "$root/etc/ucudnn/agent.toml" --id node-1 --cpu-threads 1 --repeats 3 \
   --coordinator "localhost:$grpc" --ca "$certs/ca.crt" --cert "$certs/agent-node-1.crt" \

@@ -122,7 +122,8 @@ TEST(CallerTest, NamesACoordinatorThatCannotBeReached) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnavailable);
   EXPECT_THAT(status.error().message,
-              StartsWith("coordinator " + dead + " cannot be reached: "));
+              StartsWith("coordinator " + dead +
+                         " cannot be reached: Connection refused ("));
   EXPECT_THAT(status.error().message, HasSubstr(" tries)"));
 }
 

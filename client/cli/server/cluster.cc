@@ -76,7 +76,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
   }
   list.columns.push_back({"STATE", "state", DeviceState});
   list.columns.push_back(Wide(Age("LAST SEEN", "last_seen_ms")));
-  list.columns.push_back(Plain("DRIVER", "driver"));
+  list.columns.push_back(Wide(Plain("DRIVER", "driver")));
   list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
   list.id = "id";
   list.fetch = [kind](Connection& connection,

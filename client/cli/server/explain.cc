@@ -152,9 +152,9 @@ std::string ScatterText(const std::vector<ExplainedKernel>& kernels) {
   }
   if (text.empty()) return text;
   return text +
-         "To have these divided, lock the device's clocks (nvidia-smi -ac), "
-         "keep other work off it, and restart ucudnn-agent: measurements under "
-         "other clocks are stale, and the next plan measures anew.\n";
+         "To have these divided, lock the device's clocks (GPUs: nvidia-smi "
+         "-ac), keep other work off it, and restart ucudnn-agent: measurements "
+         "under other clocks are stale, and the next plan measures anew.\n";
 }
 
 std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {

@@ -40,7 +40,7 @@ std::string CostText(const v1::MeasureProgress& progress) {
                         progress.cancelled_why());
   }
   if (missing == 0) return text;
-  Table table({"KIND", "MISSING", "DEVICES ONLINE", "OTHERS FIRST"});
+  Table table({"KIND", "MISSING", "TAKING WORK", "OTHERS FIRST"});
   for (const v1::KindProgress& kind : progress.kinds()) {
     table.AddRow({kind.kind(), std::to_string(kind.missing()),
                   std::to_string(kind.devices()),
@@ -50,7 +50,8 @@ std::string CostText(const v1::MeasureProgress& progress) {
   if (!progress.has_estimate_ms()) {
     return text +
            "how long they take is unknown: no campaign has measured on these "
-           "kinds yet, or no device is online\n";
+           "kinds yet, or none of their devices takes work (`ucudnn nodes` "
+           "shows cordoned ones)\n";
   }
   const double seconds = static_cast<double>(progress.estimate_ms()) / 1000;
   return text +

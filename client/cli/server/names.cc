@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/device_kind.h"
+#include "base/service/help.h"
 #include "base/service/host.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -108,10 +109,11 @@ Result<std::string> KindNamed(Connection& connection, const std::string& text) {
                 "there is no device kind '{}': no device is known yet",
                 Excerpt(text));
   }
-  return Fail(Code::kInvalidArgument, "{} device kind '{}': {}",
-              matching.empty() ? "there is no" : "several kinds match",
-              Excerpt(text),
-              fmt::join(matching.empty() ? kinds : matching, ", "));
+  const bool none = matching.empty();
+  return Fail(Code::kInvalidArgument, "{} '{}'{} {}",
+              none ? "there is no device kind" : "several kinds match",
+              Excerpt(text), none ? "; known are" : ":",
+              fmt::join(none ? kinds : matching, ", "));
 }
 
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
@@ -123,7 +125,8 @@ Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
   }
   if (matching.size() == 1) return matching[0];
   if (matching.empty()) {
-    return Fail(Code::kNotFound, "there is no {} '{}'", what, Excerpt(text));
+    return Fail(Code::kNotFound, "there is no {} '{}'{}", what, Excerpt(text),
+                DidYouMean(text, ids));
   }
   matching.resize(std::min<std::size_t>(matching.size(), 5));
   return Fail(Code::kInvalidArgument, "'{}' begins several {}s: {}",

@@ -103,8 +103,9 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("N");
   command
       ->add_option("--device-kind", options->kinds,
-                   "The device kind of all ranks, or one for each rank, as "
-                   "`ucudnn kinds` lists them; needed where there are several")
+                   "The device kind of all ranks or, given once for each, of "
+                   "that rank, as `ucudnn kinds` lists them; needed where "
+                   "there are several")
       ->option_text("KIND");
   command
       ->add_option("--precision", options->precision,
@@ -180,14 +181,15 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 std::string LimitText(const v1::PlanRequest& request) {
   if (request.has_memory()) {
     const Bytes budget(request.memory().budget_bytes());
-    return fmt::format("{} of memory",
-                       budget == Bytes(0) ? "all" : FormatBytes(budget));
+    return budget == Bytes(0)
+               ? "all memory"
+               : fmt::format("{} of memory", HumanBytes(budget));
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
-             ? fmt::format("{} in total", FormatBytes(Bytes(total)))
+             ? fmt::format("{} in total", HumanBytes(Bytes(total)))
              : fmt::format("{} per kernel",
-                           FormatBytes(Bytes(request.workspace_limit_bytes())));
+                           HumanBytes(Bytes(request.workspace_limit_bytes())));
 }
 
 Status PrintCost(Connection& connection, const v1::PlanRequest& plan,

@@ -36,15 +36,7 @@ struct Server {
         auto connection,
         Connection::Open(std::move(list), {.credentials = credentials,
                                            .stop = StopOnSignals()}));
-    if (Status reached = connection->Reach(Milliseconds(2000)); !reached) {
-      Error error = std::move(reached).error();
-      if (error.code == Code::kUnavailable) {
-        error.message +=
-            "; give --coordinator or UCUDNN_COORDINATOR the address of its "
-            "gRPC, port 7460 by default (7461 is REST)";
-      }
-      return tl::unexpected<Error>(std::move(error));
-    }
+    UCUDNN_RETURN_IF_ERROR(connection->Reach(Milliseconds(2000)));
     return connection;
   }
 };

@@ -18,6 +18,7 @@ namespace {
 std::string FieldText(const std::string& key,
                       const nlohmann::ordered_json& value) {
   if (value.is_null()) return "-";
+  if (value == "") return "-";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() && key.ends_with("_ms")) {
     return Ago(value.get<std::int64_t>());

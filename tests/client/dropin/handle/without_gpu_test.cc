@@ -92,7 +92,7 @@ TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
   const auto divided =
       test::Run({test::ProgramPath("shim_program")}, environment);
   EXPECT_EQ(divided.out, "workspace 8000 status 0 runs 4" + sum);
-  EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 4 of 8 images"),
+  EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 4 × 8"),
                                  HasSubstr("predicted 980 us")));
   environment["UCUDNN_DISABLE"] = "1";
   const auto off = test::Run({test::ProgramPath("shim_program")}, environment);
