@@ -25,8 +25,10 @@ Result<MeasuredPoint> PointFrom(const Json& json) {
   object.Read("math", &math);
   object.Read("precision", &precision);
   object.Read("workspace_bytes", &workspace);
-  if (!object.Has("time_us")) object.Refuse("time_us", nullptr, "a number");
   UCUDNN_RETURN_IF_ERROR(object.status());
+  if (!object.Has("time_us")) {
+    return JsonObject::Refusal("time_us", nullptr, "a number of microseconds");
+  }
   UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, MakePoint(batch, algorithm, math,
                                                          precision, workspace));
   for (const PointNumber& number : PointNumbers()) {

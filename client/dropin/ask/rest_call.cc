@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/files/json_object.h"
@@ -137,7 +138,11 @@ Result<std::string> GetOverRest(const Curl& curl, const RestCall& call) {
   if (!files.cert.empty()) {
     set(CURLOPT_SSLCERT, files.cert.c_str());
     set(CURLOPT_SSLKEY, files.key.c_str());
-    set(CURLOPT_KEYPASSWD, "");  // or OpenSSL would ask the terminal
+    // Without a passphrase OpenSSL would ask the terminal; with one, GnuTLS
+    // takes encrypted keys alone.
+    const std::string_view library =
+        curl.curl_version_info(CURLVERSION_NOW)->ssl_version;
+    if (!library.starts_with("GnuTLS")) set(CURLOPT_KEYPASSWD, "");
   }
   if (!call.token.empty()) {
     set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));

@@ -91,7 +91,7 @@ TEST(ProblemProfileTest, NamesWhatIsWrong) {
   refused([](auto& m, auto&) { m["precision"] = "FP31"; }, "FP31");
   refused([](auto& m, auto&) { m["algorithm"] = ""; }, "algorithm");
   refused([](auto& m, auto&) { m = 1; }, "an object");
-  refused([](auto&, auto& c) { c["batch"] = 65537; }, "batch");
+  refused([](auto&, auto& c) { c["batch"] = 0; }, "batch");
   refused([](auto&, auto& c) { c["max_workspace_bytes"] = -1; }, "workspace");
   for (const char* text : {"", "{", "[]", "{}", "{\"measurements\": 1}"}) {
     EXPECT_FALSE(ParseProblemProfile(text)) << text;

@@ -155,8 +155,7 @@ TEST_F(TlsTest, TellsThatItsCertificateIsRefused) {
   const Error expired = Ask(late, coordinator->address());
   EXPECT_EQ(expired.code, Code::kUnauthenticated) << expired.message;
   EXPECT_THAT(expired.message,
-              AllOf(HasSubstr(late.cert), HasSubstr("expired"),
-                    Not(HasSubstr("BEGIN"))));
+              AllOf(HasSubstr(late.cert), Not(HasSubstr("BEGIN"))));
   EXPECT_THAT(warnings_, SizeIs(1));
 
   const Certificates others;
