@@ -19,6 +19,7 @@
 #include "coordinator/planning/memory_planner.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/planning/under_load.h"
+#include "coordinator/store/schema.h"
 #include "proto/convert.h"
 #include "proto/convert_plan.h"
 #include "proto/json.h"
@@ -361,8 +362,7 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
   v1::StatusResponse response;
   response.set_version(options()->version);
   response.set_database(options()->database);
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t schema, store_.SchemaVersion());
-  response.set_schema_version(schema);
+  response.set_schema_version(kSchemaVersion);
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
   response.set_agents_online(std::count_if(
       agents.begin(), agents.end(),

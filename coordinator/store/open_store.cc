@@ -1,7 +1,7 @@
 #include <string_view>
 #include <utility>
 
-#include "coordinator/store/migrations.h"
+#include "coordinator/store/schema.h"
 #include "coordinator/store/sql_store.h"
 #include "coordinator/store/store.h"
 #include "coordinator/store/timed_database.h"
@@ -46,7 +46,7 @@ Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
     database = std::make_unique<TimedDatabase>(std::move(database),
                                                std::move(observer));
   }
-  UCUDNN_RETURN_IF_ERROR(Migrate(*database, Migrations()));
+  UCUDNN_RETURN_IF_ERROR(PrepareSchema(*database));
   return std::make_unique<SqlStore>(std::move(database));
 }
 

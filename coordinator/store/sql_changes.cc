@@ -1,4 +1,4 @@
-// The counts that triggers keep (schema/0012_changes.*.sql).
+// The counts that triggers keep (schema/sqlite.sql, schema/postgres.sql).
 
 #include "coordinator/store/sql_store.h"
 

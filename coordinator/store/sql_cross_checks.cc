@@ -1,6 +1,4 @@
-// Cross-checks, and what devices measured of them. Their tables are still
-// called controls and control_measurements: renaming them would need a
-// migration that buys nothing.
+// Cross-checks, and what devices measured of them.
 
 #include "coordinator/store/sql_store.h"
 
@@ -24,7 +22,7 @@ Result<CrossCheck> CrossCheckOf(const SqlRow& row) {
 Result<std::vector<CrossCheck>> CrossChecksOf(SqlTransaction& sql,
                                               const std::string& kind) {
   return Records(sql.Query("SELECT id, kind, problem, batch, algorithm, math, "
-                           "precision_name, workspace_bytes FROM controls "
+                           "precision_name, workspace_bytes FROM cross_checks "
                            "WHERE kind = $1 ORDER BY id",
                            {kind}),
                  CrossCheckOf);
@@ -44,11 +42,12 @@ CrossCheckMeasurement MeasurementOf(const SqlRow& row) {
 
 Status PutMeasurement(SqlTransaction& sql, const CrossCheckMeasurement& m) {
   return sql.Execute(
-      "INSERT INTO control_measurements (control, device, round, driver, "
-      "time_ns, spread_ns, throttle, measured_ms, sequence) "
+      "INSERT INTO cross_check_measurements (cross_check, device, round, "
+      "driver, time_ns, spread_ns, throttle, measured_ms, sequence) "
       "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
-      "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM control_measurements)) "
-      "ON CONFLICT (control, device, round) DO UPDATE SET "
+      "(SELECT COALESCE(MAX(sequence), 0) + 1 "
+      "FROM cross_check_measurements)) "
+      "ON CONFLICT (cross_check, device, round) DO UPDATE SET "
       "driver = excluded.driver, time_ns = excluded.time_ns, "
       "spread_ns = excluded.spread_ns, throttle = excluded.throttle, "
       "measured_ms = excluded.measured_ms, sequence = excluded.sequence",
@@ -66,9 +65,9 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
       CheckKey("a cross-check's algorithm", c.algorithm.name));
   UCUDNN_ASSIGN_OR_RETURN(
       const auto added,
-      sql.Query("INSERT INTO controls (kind, problem, batch, algorithm, math, "
-                "precision_name, workspace_bytes) VALUES ($1, $2, $3, $4, $5, "
-                "$6, $7) ON CONFLICT (kind, problem, batch) DO NOTHING "
+      sql.Query("INSERT INTO cross_checks (kind, problem, batch, algorithm, "
+                "math, precision_name, workspace_bytes) "
+                "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (kind, problem, batch) DO NOTHING "
                 "RETURNING id",
                 {c.kind, c.problem, c.batch.count(), c.algorithm.name,
                  c.algorithm.math, std::string(Name(c.algorithm.precision)),
@@ -98,7 +97,7 @@ Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
       TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
         UCUDNN_ASSIGN_OR_RETURN(
             const auto known,
-            sql.Query("SELECT kind, problem FROM controls WHERE id = $1",
+            sql.Query("SELECT kind, problem FROM cross_checks WHERE id = $1",
                       {m.check}));
         if (known.empty()) {
           return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
@@ -120,13 +119,13 @@ Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
         if (checks.points.empty()) return checks;
         UCUDNN_ASSIGN_OR_RETURN(
             const auto rows,
-            sql.Query("SELECT m.control, m.device, m.round, m.driver, "
+            sql.Query("SELECT m.cross_check, m.device, m.round, m.driver, "
                       "m.time_ns, m.spread_ns, m.throttle, m.measured_ms, "
                       "m.sequence "
-                      "FROM control_measurements m "
-                      "JOIN controls c ON c.id = m.control "
+                      "FROM cross_check_measurements m "
+                      "JOIN cross_checks c ON c.id = m.cross_check "
                       "WHERE c.kind = $1 "
-                      "ORDER BY m.control, m.device, m.round",
+                      "ORDER BY m.cross_check, m.device, m.round",
                       {kind}));
         for (const SqlRow& row : rows) {
           checks.measurements.push_back(MeasurementOf(row));

@@ -54,17 +54,17 @@ class SqlRow {
 
 // Where the dialects differ.
 struct SqlDialect {
-  std::string name;  // as migration files have it: "sqlite", "postgres"
+  std::string_view schema;  // schema.h
   // Appended to a SELECT: locks its rows; also skips rows that are locked.
   std::string lock_rows;
   std::string skip_locked;
-  // A statement that lets one process at a time migrate.
+  // A statement that lets one process at a time make the schema.
   std::string lock_schema;
   // A statement that lets one transaction at a time open tasks.
   std::string lock_queue;
   // How many transactions may usefully write at once.
   std::size_t writers = 1;
-  // Whether tables of counts get a row with each change (schema/0012_changes).
+  // Whether tables of counts get a row with each change (schema/postgres.sql).
   bool adds_counts = false;
 };
 

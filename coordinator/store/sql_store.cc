@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "coordinator/store/migrations.h"
 
 namespace ucudnn {
 
@@ -97,12 +96,6 @@ Status SqlStore::CheckWritable() {
 
 Result<std::string> SqlStore::Epoch() {
   return InTransaction(*database_, TransactionMode::kRead, ReadEpoch);
-}
-
-Result<std::int64_t> SqlStore::SchemaVersion() {
-  return InTransaction(
-      *database_, TransactionMode::kRead,
-      [](SqlTransaction& sql) { return ucudnn::SchemaVersion(sql); });
 }
 
 }  // namespace ucudnn

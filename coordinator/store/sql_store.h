@@ -34,7 +34,7 @@ std::vector<Result<CompletionResult>> StoreReports(
 
 class SqlStore final : public Store {
  public:
-  // The database has been migrated.
+  // Of a prepared database (schema.h).
   explicit SqlStore(std::unique_ptr<SqlDatabase> database)
       : database_(std::move(database)),
         reports_(
@@ -45,7 +45,6 @@ class SqlStore final : public Store {
 
   Status Ping() override;
   Status CheckWritable() override;
-  Result<std::int64_t> SchemaVersion() override;
   Result<std::string> Epoch() override;
 
   // Agents

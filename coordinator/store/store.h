@@ -61,8 +61,6 @@ class Store : public Agents,
   // OK if the database stores what it is given: commits a change, and has room
   // for more.
   virtual Status CheckWritable() = 0;
-  // The number of the last migration.
-  virtual Result<std::int64_t> SchemaVersion() = 0;
   // A text that no other database has: it was drawn when this one was created.
   virtual Result<std::string> Epoch() = 0;
 };
@@ -72,15 +70,15 @@ class Store : public Agents,
 using TransactionObserver =
     std::function<void(bool write, std::chrono::nanoseconds took)>;
 
-// Opens the database, creating or migrating its tables as needed; several
-// processes may do so at once.
+// Opens the database, creating its tables if it is empty; several processes
+// may do so at once.
 //
 //   sqlite:///var/lib/ucudnn/coordinator.db   a file; its folder must exist
 //   sqlite::memory:                           for tests; ends with the Store
 //   postgresql://user@host/database           passed to libpq
 //
 // kInvalidArgument: `url` has none of these forms; kUnimplemented: the build
-// has no PostgreSQL; kFailedPrecondition: a newer version wrote the database;
+// has no PostgreSQL; kFailedPrecondition: another version wrote the database;
 // kUnavailable, kDataLoss: it cannot be opened.
 //
 // The observer is told of each transaction.

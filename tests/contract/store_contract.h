@@ -93,11 +93,6 @@ MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
                         std::int64_t time_ns);
 Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                             UnixMillis measured_ms = 1000);
-// Gives an empty database the schema 15, in which each point has a row, and
-// points.
-void FillOlderSchema(SqlDatabase& database);
-// That the store has these points.
-void ExpectOlderPoints(Store& store);
 // Enqueues `tasks` at time 1.
 EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks);
 std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks);

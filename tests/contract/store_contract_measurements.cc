@@ -10,30 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/store/migrations.h"
 #include "tests/contract/store_contract.h"
 
 namespace ucudnn {
 namespace {
-
-// Of two problems, batches and origins.
-std::vector<Measurement> OlderPoints() {
-  std::vector<Measurement> points;
-  for (const int problem : {1, 2}) {
-    for (const std::int64_t batch : {8, 16}) {
-      for (const char* algorithm : {"A", "B"}) {
-        points.push_back(
-            TestMeasurement(problem, TestPoint(batch, algorithm, batch)));
-      }
-      points.back().point.min = Nanoseconds(1);
-      points.back().point.p90 = Nanoseconds(2);
-      points.back().point.enqueue = Nanoseconds(3);
-      points.back().point.outliers = 4;
-      points.back().origin.clocks = {1755, 2619, "power"};
-    }
-  }
-  return points;
-}
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -461,55 +441,4 @@ TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
 }
 
 }  // namespace
-
-void FillOlderSchema(SqlDatabase& database) {
-  std::vector<Migration> older;
-  for (const Migration& migration : Migrations()) {
-    if (migration.version <= 15) older.push_back(migration);
-  }
-  ASSERT_TRUE(Migrate(database, older));
-  ASSERT_TRUE(
-      database.Run(TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
-        for (const Measurement& m : OlderPoints()) {
-          const MeasuredPoint& p = m.point;
-          UCUDNN_RETURN_IF_ERROR(sql.Execute(
-              "INSERT INTO measurements (kind, problem, batch, algorithm, "
-              "math, "
-              "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
-              "min_ns, p90_ns, enqueue_ns, outliers, device, driver, "
-              "measured_ms, "
-              "sm_clock_mhz, memory_clock_mhz, throttle) VALUES ($1, $2, $3, "
-              "$4, "
-              "$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
-              "$18, "
-              "$19, $20)",
-              {m.kind,
-               m.problem,
-               p.batch.count(),
-               p.algorithm.name,
-               p.algorithm.math,
-               std::string(Name(p.algorithm.precision)),
-               p.workspace.count(),
-               p.time.count(),
-               p.spread.count(),
-               std::int64_t{p.repeats},
-               p.min.count(),
-               p.p90.count(),
-               p.enqueue.count(),
-               std::int64_t{p.outliers},
-               m.origin.device,
-               m.origin.driver,
-               m.origin.measured_ms,
-               m.origin.clocks.sm_mhz,
-               m.origin.clocks.memory_mhz,
-               m.origin.clocks.throttle}));
-        }
-        return {};
-      }));
-}
-
-void ExpectOlderPoints(Store& store) {
-  EXPECT_EQ(store.LoadMeasurements(ToString(TestKind())), OlderPoints());
-}
-
 }  // namespace ucudnn

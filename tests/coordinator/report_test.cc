@@ -8,7 +8,7 @@
 #include "base/conv_problem.h"
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/store/migrations.h"
+#include "coordinator/store/schema.h"
 #include "coordinator/store/sql_store.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -50,7 +50,7 @@ class ReportTest : public ::testing::TestWithParam<int> {
     auto database = std::make_unique<FailingDatabase>(
         OpenSqlite("sqlite::memory:").value());
     database_ = database.get();
-    UCUDNN_CHECK(Migrate(*database, Migrations()).has_value());
+    UCUDNN_CHECK(PrepareSchema(*database).has_value());
     store_ = std::make_unique<SqlStore>(std::move(database));
   }
 

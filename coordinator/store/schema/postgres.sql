@@ -1,18 +1,17 @@
 -- Counts that triggers keep, so that nobody has to count: the tasks of each kind in
 -- each state, and how often what plans are made from changed. Each statement adds
 -- rows, because writers that raised one row would wait for each other until they
--- commit; counts are sums, and coordinators put rows together now and then. A
--- migration that makes one of these tables anew must make its triggers anew.
+-- commit; counts are sums, and coordinators put rows together now and then. Changed
+-- points are counted by whoever writes them, once for each transaction and kind.
 
 CREATE TABLE task_counts (
   kind TEXT COLLATE "C" NOT NULL,
   state TEXT NOT NULL,
   n BIGINT NOT NULL
 );
-INSERT INTO task_counts
-  SELECT kind, state, COUNT(*) FROM tasks GROUP BY kind, state;
 
--- `what` is kind, with its key as `name`, or else networks or deleted_plans.
+-- `what` is kind or cross_checks, with a kind as `name`, or networks or
+-- deleted_plans, which have none.
 CREATE TABLE changes (
   what TEXT NOT NULL,
   name TEXT COLLATE "C" NOT NULL,
@@ -64,13 +63,7 @@ BEGIN
   INSERT INTO changes SELECT DISTINCT 'kind', kind, 1 FROM moved;
   RETURN NULL;
 END $$;
-CREATE TRIGGER measurements_added AFTER INSERT ON measurements
-  REFERENCING NEW TABLE AS moved
-  FOR EACH STATEMENT EXECUTE FUNCTION kinds_changed();
-CREATE TRIGGER measurements_changed AFTER UPDATE ON measurements
-  REFERENCING NEW TABLE AS moved
-  FOR EACH STATEMENT EXECUTE FUNCTION kinds_changed();
-CREATE TRIGGER measurements_deleted AFTER DELETE ON measurements
+CREATE TRIGGER measured_batches_deleted AFTER DELETE ON measured_batches
   REFERENCING OLD TABLE AS moved
   FOR EACH STATEMENT EXECUTE FUNCTION kinds_changed();
 CREATE TRIGGER device_models_added AFTER INSERT ON device_models
@@ -109,3 +102,19 @@ BEGIN
 END $$;
 CREATE TRIGGER plans_deleted AFTER DELETE ON plans
   FOR EACH STATEMENT EXECUTE FUNCTION plans_deleted();
+
+CREATE FUNCTION cross_check_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO changes VALUES ('cross_checks', NEW.kind, 1);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER cross_check_added AFTER INSERT ON cross_checks
+  FOR EACH ROW EXECUTE FUNCTION cross_check_added();
+CREATE FUNCTION cross_check_measured() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO changes
+    SELECT 'cross_checks', kind, 1 FROM cross_checks WHERE id = NEW.cross_check;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER cross_check_measured AFTER INSERT OR UPDATE ON cross_check_measurements
+  FOR EACH ROW EXECUTE FUNCTION cross_check_measured();

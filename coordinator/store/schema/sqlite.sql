@@ -1,6 +1,7 @@
 -- Counts that triggers keep, so that nobody has to count: the tasks of each kind in
--- each state, and how often what plans are made from changed. A migration that makes
--- one of these tables anew must make its triggers anew.
+-- each state, and how often what plans are made from changed. Changed points are
+-- counted by whoever writes them, once for each transaction and kind: a trigger for
+-- each point took as long as storing it.
 
 CREATE TABLE task_counts (
   kind TEXT NOT NULL,
@@ -8,10 +9,9 @@ CREATE TABLE task_counts (
   n INTEGER NOT NULL,
   PRIMARY KEY (kind, state)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO task_counts
-  SELECT kind, state, COUNT(*) FROM tasks GROUP BY kind, state;
 
--- `what` is kind, with its key as `name`, or else networks or deleted_plans.
+-- `what` is kind or cross_checks, with a kind as `name`, or networks or
+-- deleted_plans, which have none.
 CREATE TABLE changes (
   what TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -51,15 +51,7 @@ CREATE TRIGGER ended_task_deleted AFTER DELETE ON tasks
     ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
 END;
 
-CREATE TRIGGER measurement_added AFTER INSERT ON measurements BEGIN
-  INSERT INTO changes (what, name, n) VALUES ('kind', NEW.kind, 1)
-    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
-END;
-CREATE TRIGGER measurement_changed AFTER UPDATE ON measurements BEGIN
-  INSERT INTO changes (what, name, n) VALUES ('kind', NEW.kind, 1)
-    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
-END;
-CREATE TRIGGER measurement_deleted AFTER DELETE ON measurements BEGIN
+CREATE TRIGGER measured_batch_deleted AFTER DELETE ON measured_batches BEGIN
   INSERT INTO changes (what, name, n) VALUES ('kind', OLD.kind, 1)
     ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
 END;
@@ -96,5 +88,21 @@ CREATE TRIGGER network_deleted AFTER DELETE ON network_revisions BEGIN
 END;
 CREATE TRIGGER plan_deleted AFTER DELETE ON plans BEGIN
   INSERT INTO changes (what, name, n) VALUES ('deleted_plans', '', 1)
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
+
+CREATE TRIGGER cross_check_added AFTER INSERT ON cross_checks BEGIN
+  INSERT INTO changes (what, name, n) VALUES ('cross_checks', NEW.kind, 1)
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER cross_check_measured AFTER INSERT ON cross_check_measurements BEGIN
+  INSERT INTO changes (what, name, n)
+    SELECT 'cross_checks', kind, 1 FROM cross_checks WHERE id = NEW.cross_check
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER cross_check_measured_again AFTER UPDATE ON cross_check_measurements
+BEGIN
+  INSERT INTO changes (what, name, n)
+    SELECT 'cross_checks', kind, 1 FROM cross_checks WHERE id = NEW.cross_check
     ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
 END;
