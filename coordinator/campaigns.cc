@@ -84,11 +84,13 @@ Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign,
                             v1::MeasureRequest* measure) {
   UCUDNN_RETURN_IF_ERROR(
       Read(campaign, campaign.request, measure->mutable_plan()));
-  return LookUp(store, store, measure->plan(), campaign.network_revision);
+  return LookUp(store.agents, store.plans, measure->plan(),
+                campaign.network_revision);
 }
 
 Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto running, store.ListRunningCampaigns(1));
+  UCUDNN_ASSIGN_OR_RETURN(const auto running,
+                          store.campaigns.ListRunningCampaigns(1));
   if (running.empty() || running[0].updated_ms > now_ms - kLookAfterMs) {
     return {};
   }
@@ -100,14 +102,16 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
       MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
-  UCUDNN_RETURN_IF_ERROR(RecordCampaign(store, inputs, progress, now_ms));
+  UCUDNN_RETURN_IF_ERROR(
+      RecordCampaign(store.campaigns, inputs, progress, now_ms));
   return {};
 }
 
 Status AddEstimate(Store& store, const v1::PlanRequest& request,
                    UnixMillis now_ms, v1::MeasureProgress* progress) {
   constexpr std::int64_t kRecent = 50;
-  UCUDNN_ASSIGN_OR_RETURN(const auto records, store.ListCampaigns(kRecent, 0));
+  UCUDNN_ASSIGN_OR_RETURN(const auto records,
+                          store.campaigns.ListCampaigns(kRecent, 0));
   std::vector<v1::Campaign> campaigns;
   for (const CampaignRecord& record : records) {
     UCUDNN_ASSIGN_OR_RETURN(campaigns.emplace_back(), ToProto(record));
@@ -131,7 +135,7 @@ Status AddEstimate(Store& store, const v1::PlanRequest& request,
     }
     return found;
   };
-  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store.CountTasks(now_ms));
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store.tasks.CountTasks(now_ms));
   double longest = 0;
   for (v1::KindProgress& kind : *progress->mutable_kinds()) {
     if (kind.missing() == 0) continue;

@@ -87,7 +87,7 @@ class Coordinator {
             std::make_shared<const CoordinatorOptions>(std::move(options))),
         store_(store),
         clock_(clock),
-        heartbeats_(store, store),
+        heartbeats_(store.agents, store.tasks),
         cross_checks_(store) {}
 
   // Calls that begin from now on go by these options.

@@ -77,7 +77,8 @@ Result<v1::ListActionsResponse> Coordinator::ListActions(
   v1::ListActionsResponse response;
   PageBytes bytes;
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return store_.ListActions(limit, before); },
+      request,
+      [&](int limit) { return store_.actions.ListActions(limit, before); },
       [&](const ActionRecord& record) -> Result<bool> {
         before = record.id;
         v1::Action& action = *response.add_actions();
@@ -98,7 +99,7 @@ Result<v1::DeleteResponse> Coordinator::DeleteNetwork(
   UCUDNN_RETURN_IF_ERROR(CheckUnneeded(*this, request.id()));
   return Delete(request, "network " + request.id(), clock_.NowMs(),
                 [&](const ActionRecord& action) {
-                  return store_.DeleteNetwork(request.id(), action);
+                  return store_.plans.DeleteNetwork(request.id(), action);
                 });
 }
 
@@ -109,7 +110,7 @@ Result<v1::DeleteResponse> Coordinator::DeletePlan(
   UCUDNN_ASSIGN_OR_RETURN(v1::DeleteResponse deleted,
                           Delete(request, fmt::format("plan {}", *id),
                                  clock_.NowMs(), [&](const auto& action) {
-                                   return store_.DeletePlan(*id, action);
+                                   return store_.plans.DeletePlan(*id, action);
                                  }));
   plans_.Clear();
   return deleted;
@@ -119,7 +120,7 @@ Result<v1::DeleteResponse> Coordinator::DeleteJob(
     const v1::DeleteRequest& request) {
   return Delete(request, "job " + request.id(), clock_.NowMs(),
                 [&](const ActionRecord& action) {
-                  return store_.DeleteJob(request.id(), action);
+                  return store_.jobs.DeleteJob(request.id(), action);
                 });
 }
 
@@ -128,7 +129,7 @@ Result<v1::DeleteResponse> Coordinator::DeleteAgent(
   const auto guard = heartbeats_.Forget(request.id());
   return Delete(request, "node " + request.id(), clock_.NowMs(),
                 [&](const ActionRecord& action) {
-                  return store_.DeleteAgent(request.id(), action);
+                  return store_.agents.DeleteAgent(request.id(), action);
                 });
 }
 

@@ -106,13 +106,13 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     const v1::LeaseTasksRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(
       const DeviceRecord device,
-      DeviceOf(store_, request.agent_id(), request.device_id()));
+      DeviceOf(store_.agents, request.agent_id(), request.device_id()));
   v1::LeaseTasksResponse response;
   response.set_poll_after_ms(PollAfterMs());
   if (device.hold) return response;
   if (request.takes_device_models()) {
     UCUDNN_ASSIGN_OR_RETURN(const bool measured,
-                            HasDeviceModel(store_, device));
+                            HasDeviceModel(store_.measurements, device));
     if (!measured) {
       response.set_measure_device_model(true);
       return response;
@@ -136,7 +136,7 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
   lease.now_ms = now;
   lease.until_ms = now + options()->lease_ms;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                          store_.LeaseTasks(lease));
+                          store_.tasks.LeaseTasks(lease));
   if (tasks.empty()) return response;
   UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, store_.Epoch());
   for (const TaskRecord& task : tasks) {
@@ -151,7 +151,8 @@ Result<v1::LeaseTasksResponse> Coordinator::LeaseTasks(
     t.set_lease_ms(options()->lease_ms);
     t.set_goal(task.key.goal);
     if (!task.key.goal.empty()) {
-      UCUDNN_RETURN_IF_ERROR(AddKnown(store_, store_, task.key, &t));
+      UCUDNN_RETURN_IF_ERROR(
+          AddKnown(store_.agents, store_.measurements, task.key, &t));
     }
   }
   return response;
@@ -165,7 +166,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
                 "the report lacks epoch, kind or problem of its task");
   }
   UCUDNN_RETURN_IF_ERROR(
-      DeviceOf(store_, request.agent_id(), request.device_id()));
+      DeviceOf(store_.agents, request.agent_id(), request.device_id()));
   const LeaseRef lease{request.task_id(), request.lease_token()};
   const ReportIdentity identity{request.epoch(), request.kind(),
                                 request.problem()};
@@ -176,11 +177,12 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     return response;
   }
   if (!request.error().empty()) {
-    UCUDNN_RETURN_IF_ERROR(store_.FailTask({.lease = lease,
-                                            .identity = identity,
-                                            .error = request.error(),
-                                            .retryable = request.retryable(),
-                                            .now_ms = now}));
+    UCUDNN_RETURN_IF_ERROR(
+        store_.tasks.FailTask({.lease = lease,
+                               .identity = identity,
+                               .error = request.error(),
+                               .retryable = request.retryable(),
+                               .now_ms = now}));
     return response;
   }
   UCUDNN_RETURN_IF_ERROR(CheckLength(
@@ -202,7 +204,7 @@ Result<v1::ReportTaskResponse> Coordinator::ReportTask(
     completion.points.push_back(*std::move(point));
   }
   if (request.partial()) {
-    UCUDNN_RETURN_IF_ERROR(store_.AddToTask(completion));
+    UCUDNN_RETURN_IF_ERROR(store_.tasks.AddToTask(completion));
     return response;
   }
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
@@ -215,14 +217,14 @@ Result<v1::ReportDeviceModelResponse> Coordinator::ReportDeviceModel(
     const v1::ReportDeviceModelRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(
       const DeviceRecord device,
-      DeviceOf(store_, request.agent_id(), request.device_id()));
+      DeviceOf(store_.agents, request.agent_id(), request.device_id()));
   v1::MeasuredDeviceModel measured;
   *measured.mutable_model() = request.model();
   measured.set_device(device.id);
   measured.set_driver(request.driver());
   measured.set_measured_ms(clock_.NowMs());
   UCUDNN_RETURN_IF_ERROR(
-      PutDeviceModel(store_, ToString(device.kind), measured));
+      PutDeviceModel(store_.measurements, ToString(device.kind), measured));
   return v1::ReportDeviceModelResponse();
 }
 
@@ -249,8 +251,8 @@ Result<v1::HeartbeatResponse> Coordinator::Heartbeat(
 
 Result<v1::LeaveResponse> Coordinator::Leave(const v1::LeaveRequest& request) {
   const auto guard = heartbeats_.Forget(request.agent_id());
-  UCUDNN_RETURN_IF_ERROR(store_.ReleaseLeases(request.agent_id()));
-  UCUDNN_RETURN_IF_ERROR(store_.SetAgentState(
+  UCUDNN_RETURN_IF_ERROR(store_.tasks.ReleaseLeases(request.agent_id()));
+  UCUDNN_RETURN_IF_ERROR(store_.agents.SetAgentState(
       request.agent_id(), AgentState::kGone, "the agent was stopped"));
   return v1::LeaveResponse();
 }
@@ -265,36 +267,39 @@ void Coordinator::LogLost(const char* event, const char* what,
 
 Status Coordinator::Maintain() {
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush(options()->lease_ms));
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgentPulses());
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgentPulses());
   if (const auto silent = agents_.Silent(agents, clock_.SteadyMs(),
                                          options()->agent_timeout_ms);
       !silent.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto gone, store_.ExpireAgents(silent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto gone,
+                            store_.agents.ExpireAgents(silent));
     activity_.agents_lost += std::ssize(gone);
     for (const std::string& id : gone) {
       LogLost("agent_gone", "agent", id, options()->agent_timeout_ms);
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(devices_, store_.CountDevices());
-  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.ListJobPulses());
+  UCUDNN_ASSIGN_OR_RETURN(devices_, store_.agents.CountDevices());
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.jobs.ListJobPulses());
   if (const auto silent =
           jobs_.Silent(jobs, clock_.SteadyMs(), options()->job_timeout_ms);
       !silent.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.ExpireJobs(silent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.jobs.ExpireJobs(silent));
     activity_.jobs_lost += std::ssize(lost);
     for (const std::string& id : lost) {
       LogLost("job_lost", "job", id, options()->job_timeout_ms);
     }
   }
-  UCUDNN_RETURN_IF_ERROR(store_.CompactCounts());
+  UCUDNN_RETURN_IF_ERROR(store_.changes.CompactCounts());
   const std::int64_t looked_ms = clock_.SteadyMs();
-  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts,
+                          store_.changes.CountChanges());
   plans_.Deleted(counts.deleted_plans, looked_ms);
   cross_checks_.LookAt(counts);
   UCUDNN_RETURN_IF_ERROR(LookAtCampaigns(store_, clock_.NowMs()));
   BeginWatch();
   if (const auto used = plan_uses_.Take(); !used.empty()) {
-    if (Status written = store_.UsePlans(used, clock_.NowMs()); !written) {
+    if (Status written = store_.plans.UsePlans(used, clock_.NowMs());
+        !written) {
       plan_uses_.PutBack(used);
       return written;
     }

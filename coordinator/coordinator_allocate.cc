@@ -151,8 +151,9 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
                  google::protobuf::RepeatedPtrField<std::string>* notes) {
   v1::PlanRequest wanted = job.plan();
   for (const std::string& kind : offer.kinds) wanted.add_device_kinds(kind);
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store, store, wanted));
-  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store, &inputs));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          LookUp(store.agents, store.plans, wanted));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   for (const std::string& name : offer.kinds) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     JointKind kind;
@@ -215,7 +216,7 @@ Result<v1::Allocation> Coordinator::Allocate(
   UCUDNN_RETURN_IF_ERROR(CheckNumber<std::int64_t>(
       "time_limit_ms", request.time_limit_ms(), 0, kMaxAllocateTime.count()));
   UCUDNN_ASSIGN_OR_RETURN(const Offer offer, request.devices().empty()
-                                                 ? IdleDevices(store_)
+                                                 ? IdleDevices(store_.agents)
                                                  : NamedDevices(request));
   UCUDNN_RETURN_IF_ERROR(CheckOffer(offer));
   UCUDNN_RETURN_IF_ERROR(CheckJobs(request, offer));

@@ -14,7 +14,8 @@ Result<v1::ListCampaignsResponse> Coordinator::ListCampaigns(
   v1::ListCampaignsResponse response;
   PageBytes bytes;
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return store_.ListCampaigns(limit, before); },
+      request,
+      [&](int limit) { return store_.campaigns.ListCampaigns(limit, before); },
       [&](const CampaignRecord& record) -> Result<bool> {
         before = record.id;
         UCUDNN_ASSIGN_OR_RETURN(*response.add_campaigns(), ToProto(record));
@@ -27,7 +28,7 @@ Result<v1::Campaign> Coordinator::GetCampaign(const v1::GetRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("campaign id", id.error());
   UCUDNN_ASSIGN_OR_RETURN(const CampaignRecord campaign,
-                          store_.GetCampaign(*id));
+                          store_.campaigns.GetCampaign(*id));
   return ToProto(campaign);
 }
 

@@ -37,7 +37,7 @@ Result<const v1::KernelPlan*> Find(const v1::Plan& plan,
 
 Result<v1::Front> Coordinator::GetFront(const v1::GetFrontRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record,
-                          store_.GetPlan(request.plan_id()));
+                          store_.plans.GetPlan(request.plan_id()));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
   UCUDNN_ASSIGN_OR_RETURN(const v1::KernelPlan* kernel, Find(plan, request));
   UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
@@ -45,10 +45,10 @@ Result<v1::Front> Coordinator::GetFront(const v1::GetFrontRequest& request) {
   const v1::RankPlan& rank = plan.ranks(request.rank());
   const std::vector<std::string> problem = {kernel->problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
-                          DriversOf(store_, rank.device_kind()));
-  UCUDNN_ASSIGN_OR_RETURN(
-      PointsByProblem found,
-      store_.LoadProfile(rank.device_kind(), problem, {}, drivers));
+                          DriversOf(store_.agents, rank.device_kind()));
+  UCUDNN_ASSIGN_OR_RETURN(PointsByProblem found,
+                          store_.measurements.LoadProfile(
+                              rank.device_kind(), problem, {}, drivers));
   const std::vector<MeasuredPoint> points = std::move(found[problem[0]]);
   UCUDNN_ASSIGN_OR_RETURN(
       const ParetoFront front,

@@ -22,9 +22,9 @@ namespace {
 // The time of the plan that the points measured by now give.
 Result<Nanoseconds> Predict(Store& store, const v1::PlanRequest& request,
                             std::int64_t network_revision) {
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store, store, request, network_revision));
-  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store, &inputs));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store.agents, store.plans,
+                                                    request, network_revision));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   UCUDNN_ASSIGN_OR_RETURN(
       const JobPlan plan,
       MakePlan(inputs.network, inputs.request, inputs.profiles));
@@ -68,8 +68,9 @@ Result<std::vector<GainByIdle>> Coordinator::GainsWith(
 Result<std::int64_t> Coordinator::LookForIdle(
     const std::vector<RunningJob>& jobs) {
   if (jobs.empty()) return idle_.Keep({});
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
-  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts,
+                          store_.changes.CountChanges());
   std::set<std::string> ids;
   std::set<std::string> taken;
   for (const RunningJob& job : jobs) {

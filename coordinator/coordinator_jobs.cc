@@ -124,11 +124,11 @@ Status Coordinator::CheckQuota(const v1::RegisterJobRequest& request) {
   constexpr std::int64_t kDayMs = 24 * 3'600'000;
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t ranks,
-      store_.CountRanksOf(Call::Caller(), clock_.NowMs() - kDayMs));
+      store_.jobs.CountRanksOf(Call::Caller(), clock_.NowMs() - kDayMs));
   const std::int64_t most = options()->max_job_ranks_per_caller;
   if (ranks + request.ranks_size() <= most) return {};
   // A repeat adds nothing.
-  if (store_.GetJob(request.job_id())) return {};
+  if (store_.jobs.GetJob(request.job_id())) return {};
   return Fail(Code::kResourceExhausted,
               "this caller registered jobs of {} ranks within a day, and this "
               "one has {}; up to {} are accepted (--max-job-ranks-per-caller)",
@@ -175,7 +175,8 @@ Result<v1::RegisterJobResponse> Coordinator::RegisterJob(
   }
   const std::optional<std::int64_t> plan =
       request.plan_id() > 0 ? std::optional(request.plan_id()) : std::nullopt;
-  UCUDNN_RETURN_IF_ERROR(store_.RegisterJob(job, ranks, plan, clock_.NowMs()));
+  UCUDNN_RETURN_IF_ERROR(
+      store_.jobs.RegisterJob(job, ranks, plan, clock_.NowMs()));
   v1::RegisterJobResponse response;
   response.set_report_after_ms(options()->report_after_ms);
   return response;
@@ -213,7 +214,7 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const JobHeard heard,
-      store_.ReportSteps(request.job_id(), reports, clock_.NowMs()));
+      store_.jobs.ReportSteps(request.job_id(), reports, clock_.NowMs()));
   activity_.steps_reported += steps;
   v1::ReportStepsResponse response;
   response.set_state(std::string(Name(heard.state)));
@@ -225,21 +226,22 @@ Result<v1::ReportStepsResponse> Coordinator::ReportSteps(
 Result<v1::AnswerRevisionResponse> Coordinator::AnswerRevision(
     const v1::AnswerRevisionRequest& request) {
   UCUDNN_RETURN_IF_ERROR(
-      store_.AnswerJobRevision(request.job_id(), request.revision(),
-                               request.rejected(), clock_.NowMs()));
+      store_.jobs.AnswerJobRevision(request.job_id(), request.revision(),
+                                    request.rejected(), clock_.NowMs()));
   return v1::AnswerRevisionResponse();
 }
 
 Result<v1::FinishJobResponse> Coordinator::FinishJob(
     const v1::FinishJobRequest& request) {
-  UCUDNN_RETURN_IF_ERROR(store_.FinishJob(request.job_id(), clock_.NowMs()));
+  UCUDNN_RETURN_IF_ERROR(
+      store_.jobs.FinishJob(request.job_id(), clock_.NowMs()));
   return v1::FinishJobResponse();
 }
 
 Result<v1::PlanRequest> Coordinator::Replanned(
     const v1::ReplanJobRequest& request, std::string* change) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
-                          store_.GetJob(request.job_id()));
+                          store_.jobs.GetJob(request.job_id()));
   if (details.job.state == JobState::kFinished) {
     return Fail(Code::kFailedPrecondition, "job '{}' is finished",
                 request.job_id());
@@ -263,9 +265,10 @@ Result<v1::JobRevision> Coordinator::ReplanJob(
                           Replanned(request, &reason));
   if (reason.empty()) reason = "the same request over the current measurements";
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, CreatePlan(wanted));
-  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord added,
-                          store_.AddJobRevision(request.job_id(), plan.id(),
-                                                reason, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const JobRevisionRecord added,
+      store_.jobs.AddJobRevision(request.job_id(), plan.id(), reason,
+                                 clock_.NowMs()));
   v1::JobRevision revision = ToProto(added);
   revision.set_predicted_ns(plan.predicted_ns());
   return revision;
@@ -280,7 +283,7 @@ Result<v1::JobRevision> Coordinator::AcceptProposed(
                 "accepted");
   }
   UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord accepted,
-                          store_.AcceptJobRevision(request.job_id()));
+                          store_.jobs.AcceptJobRevision(request.job_id()));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(*accepted.plan));
   v1::JobRevision revision = ToProto(accepted);
   revision.set_predicted_ns(plan.predicted_ns());
@@ -299,7 +302,7 @@ Result<v1::ListJobsResponse> Coordinator::ListJobs(
   PageBytes bytes;
   std::string after = request.after();
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return store_.ListJobs(limit, after); },
+      request, [&](int limit) { return store_.jobs.ListJobs(limit, after); },
       [&](const JobRecord& job) -> Result<bool> {
         after = job.id;
         v1::Job& added = *response.add_jobs();
@@ -316,14 +319,14 @@ Result<v1::ListJobsResponse> Coordinator::ListJobs(
 
 Result<v1::Job> Coordinator::GetJob(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
-                          store_.GetJob(request.id()));
+                          store_.jobs.GetJob(request.id()));
   return JobOf(details);
 }
 
 Result<v1::JobRank> Coordinator::GetJobRank(
     const v1::GetJobRankRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
-                          store_.GetJob(request.job_id()));
+                          store_.jobs.GetJob(request.job_id()));
   UCUDNN_ASSIGN_OR_RETURN(v1::Job job, JobOf(details));
   if (request.rank() < 0 || request.rank() >= job.ranks_size()) {
     return Fail(Code::kNotFound, "job '{}' has ranks 0 to {}, not {}",

@@ -110,7 +110,7 @@ Result<v1::Network> Coordinator::PutNetwork(
   record.hash = Sha256(content);
   record.source = std::move(content);
   record.created_ms = clock_.NowMs();
-  UCUDNN_RETURN_IF_ERROR(store_.PutNetwork(record));
+  UCUDNN_RETURN_IF_ERROR(store_.plans.PutNetwork(record));
   v1::GetRequest get;
   get.set_id(request.name());
   return GetNetwork(get);
@@ -123,7 +123,8 @@ Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
   PageBytes bytes;
   std::string after = request.after();
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return store_.ListNetworks(limit, after); },
+      request,
+      [&](int limit) { return store_.plans.ListNetworks(limit, after); },
       [&](const NetworkRecord& network) -> Result<bool> {
         after = network.name;
         v1::Network& added = *response.add_networks();
@@ -135,7 +136,7 @@ Result<v1::ListNetworksResponse> Coordinator::ListNetworks(
 
 Result<v1::Network> Coordinator::GetNetwork(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
-                          store_.GetNetwork(request.id()));
+                          store_.plans.GetNetwork(request.id()));
   return ToProto(network);
 }
 

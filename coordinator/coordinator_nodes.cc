@@ -156,8 +156,8 @@ std::map<std::string, std::vector<std::string>> ByAgent(
 
 Result<v1::ListAgentsResponse> Coordinator::ListAgents(
     const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgents());
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
   const auto ids = ByAgent(devices);
   v1::ListAgentsResponse response;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -192,14 +192,14 @@ Result<v1::HoldAgentResponse> Coordinator::HoldAgent(
                       .deadline_ms = request.deadline_ms()};
   }
   UCUDNN_RETURN_IF_ERROR(
-      store_.HoldAgent(request.agent_id(), hold,
-                       {.made_ms = now,
-                        .who = request.who(),
-                        .what = what,
-                        .object = "node " + request.agent_id(),
-                        .reason = request.reason(),
-                        .outcome = ""},
-                       request.who() == "agent " + request.agent_id()));
+      store_.agents.HoldAgent(request.agent_id(), hold,
+                              {.made_ms = now,
+                               .who = request.who(),
+                               .what = what,
+                               .object = "node " + request.agent_id(),
+                               .reason = request.reason(),
+                               .outcome = ""},
+                              request.who() == "agent " + request.agent_id()));
   spdlog::info("event={} node={} who={} why={}", what,
                Quoted(request.agent_id()), Quoted(request.who()),
                Quoted(request.reason()));
@@ -217,29 +217,31 @@ Result<v1::HoldAgentResponse> Coordinator::HoldAgent(
 
 Result<v1::Agent> Coordinator::GetAgent(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const AgentRecord agent,
-                          store_.GetAgent(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+                          store_.agents.GetAgent(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
   return ToProto(agent, ByAgent(devices)[agent.id]);
 }
 
 Result<v1::ListDevicesResponse> Coordinator::ListDevices(
     const v1::ListRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          store_.ListDevices(request.kind()));
+                          store_.agents.ListDevices(request.kind()));
   v1::ListDevicesResponse response;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto page,
       PageOf(devices, request, [](const DeviceRecord& d) { return d.id; }));
   UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
-                          LeasesByDevice(store_, clock_.NowMs()));
-  UCUDNN_ASSIGN_OR_RETURN(const LayerNames layers,
-                          NamesOfLayers(store_, store_, leases));
+                          LeasesByDevice(store_.tasks, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const LayerNames layers,
+      NamesOfLayers(store_.campaigns, store_.plans, leases));
   std::map<std::string, std::vector<DeviceComparison>> compared;
   PageBytes bytes;
   for (const DeviceRecord& device : page) {
     const std::string kind = ToString(device.kind);
     if (!compared.contains(kind)) {
-      UCUDNN_ASSIGN_OR_RETURN(compared[kind], CompareKind(store_, kind));
+      UCUDNN_ASSIGN_OR_RETURN(compared[kind],
+                              CompareKind(store_.measurements, kind));
     }
     v1::Device& added = *response.add_devices();
     added = ToProto(device, compared[kind], leases, layers);
@@ -250,13 +252,15 @@ Result<v1::ListDevicesResponse> Coordinator::ListDevices(
 
 Result<v1::Device> Coordinator::GetDevice(const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
-                          store_.GetDevice(request.id()));
-  UCUDNN_ASSIGN_OR_RETURN(const auto compared,
-                          CompareKind(store_, ToString(device.kind)));
+                          store_.agents.GetDevice(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto compared,
+      CompareKind(store_.measurements, ToString(device.kind)));
   UCUDNN_ASSIGN_OR_RETURN(const Leases leases,
-                          LeasesByDevice(store_, clock_.NowMs()));
-  UCUDNN_ASSIGN_OR_RETURN(const LayerNames layers,
-                          NamesOfLayers(store_, store_, leases));
+                          LeasesByDevice(store_.tasks, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const LayerNames layers,
+      NamesOfLayers(store_.campaigns, store_.plans, leases));
   return ToProto(device, compared, leases, layers);
 }
 

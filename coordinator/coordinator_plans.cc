@@ -114,14 +114,15 @@ Result<v1::MeasureProgress> Coordinator::Measure(
                             planning_.Take(wanted.SerializeAsString()));
     turn.emplace(std::move(taken));
   }
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, wanted));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          LookUp(store_.agents, store_.plans, wanted));
   if (!request.dry_run() && !request.wait_for_device()) {
     UCUDNN_RETURN_IF_ERROR(
         CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
   }
   if (!request.dry_run()) {
-    UCUDNN_RETURN_IF_ERROR(
-        CheckQueue(store_, request, inputs, CallerAsks(), clock_.NowMs()));
+    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, request, inputs,
+                                      CallerAsks(), clock_.NowMs()));
   }
   UCUDNN_ASSIGN_OR_RETURN(
       v1::MeasureProgress progress,
@@ -137,7 +138,7 @@ Result<v1::MeasureProgress> Coordinator::Measure(
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t campaign,
-      RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+      RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
   progress.set_campaign_id(campaign);
   return progress;
 }
@@ -146,7 +147,7 @@ Result<std::optional<v1::Plan>> Coordinator::PlanAgain(
     const std::string& request, IfCutOff if_cut_off, std::int64_t asked_ms,
     ChangeCounts* counts) {
   const std::int64_t now = clock_.SteadyMs();
-  UCUDNN_ASSIGN_OR_RETURN(*counts, store_.CountChanges());
+  UCUDNN_ASSIGN_OR_RETURN(*counts, store_.changes.CountChanges());
   plans_.Deleted(counts->deleted_plans, now);
   const auto planned = planned_.Find(request);
   if (planned == nullptr ||
@@ -207,10 +208,11 @@ Result<v1::Plan> Coordinator::PlanFor(const v1::PlanRequest& request,
 
 Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
                                              IfCutOff if_cut_off) {
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store_, store_, request));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          LookUp(store_.agents, store_.plans, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
-  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_, v1::MeasureRequest(), inputs,
+  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, v1::MeasureRequest(), inputs,
                                     CallerAsks(), clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
@@ -218,7 +220,7 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
       MeasureNeeds(store_, options()->measure_workspace, clock_.NowMs(),
                    v1::MeasureRequest(), CallerAsks(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
-      RecordCampaign(store_, inputs, progress, clock_.NowMs()));
+      RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
   if (progress.cancelled() > 0) {
     return Fail(Code::kFailedPrecondition,
                 "{} of {} measurements were cancelled {}; `ucudnn plan` and "
@@ -237,10 +239,10 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
                 "{} of {} measurements are missing and have been requested{}",
                 missing, progress.total(), why);
   }
-  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_, &inputs));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_.measurements, &inputs));
   const KindProfiles& profiles = inputs.profiles;
   UCUDNN_ASSIGN_OR_RETURN(const DeviceModels models,
-                          LoadModels(store_, inputs.Kinds()));
+                          LoadModels(store_.measurements, inputs.Kinds()));
   std::string text = InputsText(inputs.network, inputs.request, profiles);
   if (inputs.request.memory) {
     UCUDNN_RETURN_IF_ERROR(CheckModels(models, inputs.Kinds()));
@@ -250,12 +252,12 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
   }
   const std::string key = Sha256(text);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
-                          store_.FindPlan(key));
+                          store_.plans.FindPlan(key));
   if (known) return ToProto(*known);
   CutOffPlans cut_off;
   // Only searches for memory plans have a time limit.
   if (inputs.request.memory) {
-    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_, text));
+    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_.plans, text));
   }
   if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) {
     return *cut_off.fastest;
@@ -281,8 +283,9 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
         "{} of {} measurements failed; the plan is made from the others",
         progress.failed(), progress.total()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto doubts, DoubtsAbout(store_, inputs.Kinds(),
-                                                         inputs.Problems()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto doubts,
+      DoubtsAbout(store_.measurements, inputs.Kinds(), inputs.Problems()));
   plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
   PlanRecord record;
   record.key = plan.cut_off ? cut_off.next_key : key;
@@ -296,20 +299,22 @@ Result<v1::Plan> Coordinator::MakeOrFindPlan(const v1::PlanRequest& request,
   body.erase(kMemoryPlans);
   record.body = body.dump();
   record.created_ms = clock_.NowMs();
-  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created, store_.CreatePlan(record));
+  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created,
+                          store_.plans.CreatePlan(record));
   return ToProto(created.plan);
 }
 
 Result<std::vector<Coordinator::PlanSummary>> Coordinator::PlanSummaries(
     std::int64_t limit, std::int64_t before) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids,
-                          store_.ListPlanIds(limit, before));
+                          store_.plans.ListPlanIds(limit, before));
   std::vector<PlanSummary> summaries;
   for (const std::int64_t id : ids) {
     PlanSummary summary = plan_summaries_.Find(id);
     if (summary == nullptr) {
       // Without the memory plans, which GetPlan reads.
-      UCUDNN_ASSIGN_OR_RETURN(const auto records, store_.ListPlans(1, id + 1));
+      UCUDNN_ASSIGN_OR_RETURN(const auto records,
+                              store_.plans.ListPlans(1, id + 1));
       // Deleted meanwhile.
       if (records.empty() || records[0].id != id) continue;
       UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(records[0]));
@@ -343,7 +348,7 @@ Result<PlanBytes> Coordinator::GetPlanBytes(const v1::GetRequest& request) {
   plan_uses_.Note(*id, clock_.NowMs());
   if (PlanBytes known = plans_.Find(*id, clock_.SteadyMs())) return known;
   const std::int64_t moment = plans_.Moment();
-  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.GetPlan(*id));
+  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.plans.GetPlan(*id));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
   auto bytes = std::make_shared<const std::string>(plan.SerializeAsString());
   plans_.Put(*id, bytes, moment);
@@ -363,17 +368,19 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
   response.set_version(options()->version);
   response.set_database(options()->database);
   response.set_schema_version(kSchemaVersion);
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgents());
   response.set_agents_online(std::count_if(
       agents.begin(), agents.end(),
       [](const AgentRecord& a) { return a.state == AgentState::kOnline; }));
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
   response.set_devices_online(std::count_if(
       devices.begin(), devices.end(),
       [](const DeviceRecord& d) { return d.state != DeviceState::kLost; }));
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t networks, store_.CountNetworks());
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t networks,
+                          store_.plans.CountNetworks());
   response.set_networks(networks);
-  UCUDNN_ASSIGN_OR_RETURN(const auto counts, store_.CountTasks(clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto counts,
+                          store_.tasks.CountTasks(clock_.NowMs()));
   for (const auto& [kind, count] : counts) {
     response.set_tasks_pending(response.tasks_pending() + count.pending);
     response.set_tasks_running(response.tasks_running() + count.leased);
@@ -381,7 +388,7 @@ Result<v1::StatusResponse> Coordinator::GetStatus(
     response.set_tasks_failed(response.tasks_failed() + count.failed);
     response.set_tasks_cancelled(response.tasks_cancelled() + count.cancelled);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const JobCounts jobs, store_.CountJobs());
+  UCUDNN_ASSIGN_OR_RETURN(const JobCounts jobs, store_.jobs.CountJobs());
   response.set_jobs_running(jobs.running);
   response.set_jobs_finished(jobs.finished);
   response.set_jobs_lost(jobs.lost);

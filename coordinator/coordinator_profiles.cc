@@ -35,7 +35,8 @@ v1::CompleteBatch ToProto(const CompleteBatch& batch) {
 
 Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
     const v1::ListRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto profiles, store_.ListProfiles());
+  UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
+                          store_.measurements.ListProfiles());
   v1::ListProfilesResponse response;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto page, PageOf(profiles, request,
@@ -47,7 +48,7 @@ Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
     p.set_points(profile.points);
     p.set_last_measured_ms(profile.last_measured_ms);
     UCUDNN_ASSIGN_OR_RETURN(const auto current,
-                            DriversOf(store_, profile.kind));
+                            DriversOf(store_.agents, profile.kind));
     for (const auto& [driver, points] : profile.points_by_driver) {
       p.add_drivers(driver);
       if (IsStale(driver, current)) {
@@ -60,19 +61,21 @@ Result<v1::ListProfilesResponse> Coordinator::ListProfiles(
 
 Result<v1::Profile> Coordinator::GetProfile(
     const v1::GetProfileRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto measurements,
-      store_.LoadMeasurements(request.id(), request.after(), kMaxPagePoints));
+  UCUDNN_ASSIGN_OR_RETURN(const auto measurements,
+                          store_.measurements.LoadMeasurements(
+                              request.id(), request.after(), kMaxPagePoints));
   const bool is_first_page = request.after().empty();
   std::optional<v1::MeasuredDeviceModel> model;
   if (is_first_page) {
-    UCUDNN_ASSIGN_OR_RETURN(model, NewestDeviceModel(store_, request.id()));
+    UCUDNN_ASSIGN_OR_RETURN(
+        model, NewestDeviceModel(store_.measurements, request.id()));
   }
   if (is_first_page && measurements.empty() && !model) {
     return Fail(Code::kNotFound, "nothing was measured on kind '{}'",
                 request.id());
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(store_, request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
+                          DriversOf(store_.agents, request.id()));
   v1::Profile message;
   message.set_id(request.id());
   if (model) *message.mutable_device_model() = *std::move(model);
@@ -83,7 +86,7 @@ Result<v1::Profile> Coordinator::GetProfile(
       problem.set_problem(m.problem);
       UCUDNN_ASSIGN_OR_RETURN(
           const auto complete,
-          store_.ListCompleteBatches(request.id(), m.problem));
+          store_.measurements.ListCompleteBatches(request.id(), m.problem));
       for (const CompleteBatch& batch : complete) {
         *problem.add_complete() = ToProto(batch);
       }
@@ -106,13 +109,13 @@ Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
   }
   const std::vector<std::string> problem = {request.problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
-                          DriversOf(store_, request.kind()));
+                          DriversOf(store_.agents, request.kind()));
   UCUDNN_ASSIGN_OR_RETURN(
       const PointsByProblem points,
-      store_.LoadProfile(request.kind(), problem, {}, drivers));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto complete,
-      store_.ListCompleteBatches(request.kind(), request.problem()));
+      store_.measurements.LoadProfile(request.kind(), problem, {}, drivers));
+  UCUDNN_ASSIGN_OR_RETURN(const auto complete,
+                          store_.measurements.ListCompleteBatches(
+                              request.kind(), request.problem()));
   v1::ProblemProfile message;
   message.set_problem(request.problem());
   for (const auto& [name, of_problem] : points) {
@@ -131,7 +134,7 @@ Result<v1::ProblemProfile> Coordinator::GetProblemProfile(
 Result<v1::MeasuredDeviceModel> Coordinator::GetDeviceModel(
     const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const auto model,
-                          NewestDeviceModel(store_, request.id()));
+                          NewestDeviceModel(store_.measurements, request.id()));
   if (model) return *model;
   return Fail(Code::kNotFound,
               "there is no device model of kind '{}': ucudnn-agent measures it "
@@ -172,11 +175,11 @@ Result<v1::ProfileSummary> Coordinator::PutProfile(const v1::Profile& request) {
     }
   }
   if (request.has_device_model()) {
-    UCUDNN_RETURN_IF_ERROR(
-        PutDeviceModel(store_, request.id(), request.device_model()));
+    UCUDNN_RETURN_IF_ERROR(PutDeviceModel(store_.measurements, request.id(),
+                                          request.device_model()));
   }
-  UCUDNN_RETURN_IF_ERROR(
-      store_.ImportProfile(measurements, complete, clock_.NowMs()));
+  UCUDNN_RETURN_IF_ERROR(store_.measurements.ImportProfile(
+      measurements, complete, clock_.NowMs()));
   v1::ProfileSummary summary;
   summary.set_id(request.id());
   summary.set_problems(request.problems_size());

@@ -59,10 +59,10 @@ Result<v1::PruneResponse> Coordinator::Prune(const v1::PruneRequest& request) {
   const Cutoffs cutoffs = CutoffsAt(keep, clock_.NowMs());
   if (request.dry_run()) {
     UCUDNN_ASSIGN_OR_RETURN(const PruneCounts counts,
-                            store_.CountPrunable(cutoffs));
+                            store_.retention.CountPrunable(cutoffs));
     return ToProto(counts);
   }
-  RetentionPass pass(store_, cutoffs);
+  RetentionPass pass(store_.retention, cutoffs);
   Result<bool> ended = false;
   while (ended && !*ended) {
     const Status wanted = Call::Check();
@@ -71,7 +71,7 @@ Result<v1::PruneResponse> Coordinator::Prune(const v1::PruneRequest& request) {
   }
   if (pass.deleted().plans > 0) plans_.Clear();
   // Also of a pass that ended early.
-  UCUDNN_RETURN_IF_ERROR(store_.AddAction(
+  UCUDNN_RETURN_IF_ERROR(store_.actions.AddAction(
       {.made_ms = clock_.NowMs(),
        .who = request.who(),
        .what = "prune",
@@ -94,7 +94,7 @@ Status Coordinator::PruneSome() {
       return {};
     }
     pruned_ms_ = now;
-    pass_.emplace(store_, CutoffsAt(keep, clock_.NowMs()));
+    pass_.emplace(store_.retention, CutoffsAt(keep, clock_.NowMs()));
   }
   const std::int64_t plans = pass_->deleted().plans;
   UCUDNN_ASSIGN_OR_RETURN(const bool ended, pass_->Step());

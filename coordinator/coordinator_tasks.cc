@@ -112,12 +112,12 @@ Result<std::vector<TaskRecord>> TasksOfCampaign(Store& store,
                                                 std::int64_t after, int limit,
                                                 UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const CampaignRecord campaign,
-                          store.GetCampaign(request.campaign_id()));
+                          store.campaigns.GetCampaign(request.campaign_id()));
   UCUDNN_ASSIGN_OR_RETURN(const CampaignNeeds needs,
                           NeedsOfCampaign(store, campaign, now_ms));
   std::vector<TaskRecord> tasks;
   UCUDNN_RETURN_IF_ERROR(
-      ForTasks(store, needs.keys, [&](const auto& found) -> Status {
+      ForTasks(store.tasks, needs.keys, [&](const auto& found) -> Status {
         for (const TaskRecord& task : found) {
           if (task.id <= after ||
               (!request.kind().empty() && task.key.kind != request.kind()) ||
@@ -174,7 +174,8 @@ Status CancelKind(Tasks& tasks, const std::string& kind, const std::string& why,
 
 Status CancelCampaign(Store& store, std::int64_t id, const std::string& why,
                       UnixMillis now_ms, v1::CancelTasksResponse* response) {
-  UCUDNN_ASSIGN_OR_RETURN(const CampaignRecord campaign, store.GetCampaign(id));
+  UCUDNN_ASSIGN_OR_RETURN(const CampaignRecord campaign,
+                          store.campaigns.GetCampaign(id));
   if (campaign.finished_ms > 0) {
     return Fail(Code::kFailedPrecondition, "campaign {} does not run any more",
                 id);
@@ -184,7 +185,7 @@ Status CancelCampaign(Store& store, std::int64_t id, const std::string& why,
   std::set<TaskKey> others;
   constexpr std::int64_t kMostRunning = 1000;
   UCUDNN_ASSIGN_OR_RETURN(const auto running,
-                          store.ListRunningCampaigns(kMostRunning));
+                          store.campaigns.ListRunningCampaigns(kMostRunning));
   for (const CampaignRecord& other : running) {
     if (other.id == id) continue;
     UCUDNN_ASSIGN_OR_RETURN(const CampaignNeeds theirs,
@@ -193,7 +194,7 @@ Status CancelCampaign(Store& store, std::int64_t id, const std::string& why,
   }
   std::vector<std::int64_t> ids;
   UCUDNN_RETURN_IF_ERROR(
-      ForTasks(store, needs.keys, [&](const auto& found) -> Status {
+      ForTasks(store.tasks, needs.keys, [&](const auto& found) -> Status {
         for (const TaskRecord& task : found) {
           if (!IsOpen(task)) continue;
           if (others.contains(task.key)) {
@@ -204,10 +205,10 @@ Status CancelCampaign(Store& store, std::int64_t id, const std::string& why,
         }
         return {};
       }));
-  UCUDNN_RETURN_IF_ERROR(Cancel(store, ids, why, now_ms, response));
+  UCUDNN_RETURN_IF_ERROR(Cancel(store.tasks, ids, why, now_ms, response));
   UCUDNN_ASSIGN_OR_RETURN(const CampaignNeeds left,
                           NeedsOfCampaign(store, campaign, now_ms));
-  return EndCampaign(store, campaign, left.progress, why, now_ms);
+  return EndCampaign(store.campaigns, campaign, left.progress, why, now_ms);
 }
 
 }  // namespace
@@ -229,7 +230,7 @@ Result<v1::ListTasksResponse> Coordinator::ListTasks(
   UCUDNN_ASSIGN_OR_RETURN(
       const std::vector<TaskRecord> tasks,
       request.campaign_id() == 0
-          ? store_.ListTasks(filter)
+          ? store_.tasks.ListTasks(filter)
           : TasksOfCampaign(store_, request, filter.after_id, limit, now));
   v1::ListTasksResponse response;
   PageBytes bytes;
@@ -243,7 +244,7 @@ Result<v1::ListTasksResponse> Coordinator::ListTasks(
 Result<v1::QueuedTask> Coordinator::GetTask(const v1::GetRequest& request) {
   const Result<std::int64_t> id = ParseInteger(request.id(), 1, kMaxCount);
   if (!id) return Within("task id", id.error());
-  UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task, store_.GetTask(*id));
+  UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task, store_.tasks.GetTask(*id));
   return ToProto(task, clock_.NowMs());
 }
 
@@ -269,19 +270,19 @@ Result<v1::CancelTasksResponse> Coordinator::CancelTasks(
   } else if (!request.kind().empty()) {
     object = fmt::format("kind {}", request.kind());
     UCUDNN_RETURN_IF_ERROR(
-        CancelKind(store_, request.kind(), why, now, &response));
+        CancelKind(store_.tasks, request.kind(), why, now, &response));
   } else {
     const std::vector<std::int64_t> ids(request.task_ids().begin(),
                                         request.task_ids().end());
     for (const std::int64_t id : ids) {
-      UCUDNN_RETURN_IF_ERROR(store_.GetTask(id));
+      UCUDNN_RETURN_IF_ERROR(store_.tasks.GetTask(id));
     }
     object = ids.size() == 1
                  ? fmt::format("task {}", ids[0])
                  : fmt::format("{} tasks from {}", ids.size(), ids[0]);
-    UCUDNN_RETURN_IF_ERROR(Cancel(store_, ids, why, now, &response));
+    UCUDNN_RETURN_IF_ERROR(Cancel(store_.tasks, ids, why, now, &response));
   }
-  UCUDNN_RETURN_IF_ERROR(store_.AddAction(
+  UCUDNN_RETURN_IF_ERROR(store_.actions.AddAction(
       {.made_ms = now,
        .who = request.who(),
        .what = "cancel",

@@ -142,13 +142,13 @@ Result<v1::DrainedJob> Coordinator::DrainJob(const JobDetails& details,
 
 Result<NodePlaces> Coordinator::PlacesOf(const std::set<std::string>& nodes) {
   NodePlaces places;
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgents());
   for (const AgentRecord& agent : agents) {
     if (nodes.contains(agent.id) && !agent.host.empty()) {
       places.hosts.insert(agent.host);
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.ListDevices(""));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
   for (const DeviceRecord& device : devices) {
     (nodes.contains(device.agent) ? places.devices : places.devices_of_others)
         .insert(device.id);
@@ -160,9 +160,9 @@ Result<std::vector<v1::DrainedJob>> Coordinator::DrainJobs(
     const v1::Agent& node) {
   std::vector<v1::DrainedJob> drained;
   UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
-  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
+  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   for (const Pulse& pulse : running) {
-    const auto details = store_.GetJob(pulse.id);
+    const auto details = store_.jobs.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
     const auto ranks = RanksOn(places, *details);
     if (ranks.empty()) continue;
@@ -175,9 +175,9 @@ Result<std::vector<v1::DrainedJob>> Coordinator::ResumeJobs(
     const v1::Agent& node) {
   std::vector<v1::DrainedJob> resumed;
   UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
-  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
+  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   for (const Pulse& pulse : running) {
-    const auto details = store_.GetJob(pulse.id);
+    const auto details = store_.jobs.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
     UCUDNN_ASSIGN_OR_RETURN(const auto excluded,
                             ExcludedBy(NewestToAdopt(*details)));
@@ -205,9 +205,9 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Propose(
   // Looking at the job every few seconds is no reason to search again.
   UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
                           PlanFor(wanted, IfCutOff::kTakeIt));
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto revision, store_.ProposeJobRevision(replan.job_id(), seen, plan.id(),
-                                               reason, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(auto revision, store_.jobs.ProposeJobRevision(
+                                             replan.job_id(), seen, plan.id(),
+                                             reason, clock_.NowMs()));
   if (revision) {
     ++activity_.revisions_proposed;
     spdlog::info("event=revision_proposed job={} revision={} plan={} why={}",
@@ -243,7 +243,7 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
         Both(without, news.back), excluded,
         std::inserter(without_reason, without_reason.end()));
     if (!without_reason.empty()) {
-      UCUDNN_RETURN_IF_ERROR(store_.WithdrawJobRevision(
+      UCUDNN_RETURN_IF_ERROR(store_.jobs.WithdrawJobRevision(
           id, newest.revision,
           fmt::format("withdrawn: {} {} again", TextOf(without_reason),
                       without_reason.size() == 1 ? "reports" : "report")));
@@ -265,7 +265,7 @@ Result<std::optional<JobRevisionRecord>> Coordinator::Advise(
 }
 
 Result<NodePlaces> Coordinator::DrainingPlaces() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.ListAgents());
+  UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgents());
   std::set<std::string> draining;
   for (const AgentRecord& agent : agents) {
     if (agent.hold && agent.hold->what == "drain") draining.insert(agent.id);
@@ -276,16 +276,16 @@ Result<NodePlaces> Coordinator::DrainingPlaces() {
 
 Status Coordinator::WatchJobs() {
   UCUDNN_ASSIGN_OR_RETURN(const NodePlaces draining, DrainingPlaces());
-  UCUDNN_ASSIGN_OR_RETURN(const auto ranks, store_.ListRankPulses());
+  UCUDNN_ASSIGN_OR_RETURN(const auto ranks, store_.jobs.ListRankPulses());
   auto news =
       lost_ranks_.Find(ranks, clock_.SteadyMs(), options()->job_timeout_ms);
-  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.ListJobPulses());
+  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   JobGauges gauges;
   std::vector<double> ratios;
   std::vector<RunningJob> jobs;
   for (const Pulse& pulse : running) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
-    const auto details = store_.GetJob(pulse.id);
+    const auto details = store_.jobs.GetJob(pulse.id);
     const Result<v1::Job> job =
         details ? JobOf(*details) : tl::unexpected<Error>(details.error());
     if (!job) continue;  // deleted meanwhile

@@ -113,7 +113,7 @@ Result<CompletionResult> CrossChecking::Complete(TaskCompletion completion) {
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(const CompletionResult result,
-                          store_.CompleteTask(completion));
+                          store_.tasks.CompleteTask(completion));
   if (completion.cross_check) {
     const std::lock_guard lock(mutex_);
     kept_.erase(kind);
@@ -124,7 +124,7 @@ Result<CompletionResult> CrossChecking::Complete(TaskCompletion completion) {
 Status CrossChecking::Report(const v1::ReportTaskRequest& request,
                              UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const DeviceRecord device,
-                          store_.GetDevice(request.device_id()));
+                          store_.agents.GetDevice(request.device_id()));
   const std::string kind = ToString(device.kind);
   UCUDNN_ASSIGN_OR_RETURN(const CrossCheckMeasurement measurement,
                           MeasurementOf(request, now_ms));
@@ -138,7 +138,7 @@ Status CrossChecking::Report(const v1::ReportTaskRequest& request,
     const std::lock_guard lock(mutex_);
     UCUDNN_RETURN_IF_ERROR(Keep(kind));
   }
-  UCUDNN_RETURN_IF_ERROR(store_.PutCrossCheckMeasurement(
+  UCUDNN_RETURN_IF_ERROR(store_.measurements.PutCrossCheckMeasurement(
       measurement, {request.epoch(), request.kind(), request.problem()}));
   const std::lock_guard lock(mutex_);
   UCUDNN_ASSIGN_OR_RETURN(Kept* const kept, Keep(kind));
@@ -165,10 +165,12 @@ Result<CrossChecking::Kept*> CrossChecking::Keep(const std::string& kind) {
   const auto found = kept_.find(kind);
   if (found != kept_.end()) return &found->second;
   // Counted first: what changes in between is loaded again.
-  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts, store_.CountChanges());
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts,
+                          store_.changes.CountChanges());
   Kept kept;
   kept.count = CountOf(counts.cross_checks, kind);
-  UCUDNN_ASSIGN_OR_RETURN(KindCrossChecks loaded, store_.LoadCrossChecks(kind));
+  UCUDNN_ASSIGN_OR_RETURN(KindCrossChecks loaded,
+                          store_.measurements.LoadCrossChecks(kind));
   kept.checks.points = std::move(loaded.points);
   for (const CrossCheck& point : kept.checks.points) {
     if (const auto problem = ParseConvProblem(point.problem)) {

@@ -29,7 +29,7 @@ namespace ucudnn {
 
 class Heartbeats {
  public:
-  // The ports must outlive this.
+  // Both must outlive this.
   Heartbeats(Agents& agents, Tasks& tasks)
       : agents_(agents),
         tasks_(tasks),

@@ -171,7 +171,7 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
   std::set<KindBatch> chosen;
   // Memory plans are made for even shares, which are among the needs.
   while (queue->ended() && !inputs->request.memory) {
-    UCUDNN_RETURN_IF_ERROR(LoadProfiles(store, inputs));
+    UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, inputs));
     auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles);
     // CreatePlan meets the same error and returns it.
     if (!plan) return {};
@@ -190,7 +190,7 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
       if (!known.contains({need.kind, need.batch})) added.push_back(need);
     }
     inputs->needs = std::move(needs);
-    UCUDNN_RETURN_IF_ERROR(Look(store, *inputs, asking, added, queue));
+    UCUDNN_RETURN_IF_ERROR(Look(store.tasks, *inputs, asking, added, queue));
   }
   return {};
 }
@@ -244,7 +244,7 @@ std::vector<TaskKey> KeysOf(std::span<const Need> needs) {
 
 Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
                     UnixMillis now_ms) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store));
+  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store.agents));
   std::set<std::string> without;
   for (const std::string& kind : inputs.Kinds()) {
     const auto found = usable.find(kind);
@@ -255,7 +255,7 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
   if (without.empty()) return {};
   Queue queue;
   UCUDNN_RETURN_IF_ERROR(
-      Look(store, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
+      Look(store.tasks, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
   for (const std::string& kind : without) {
     const auto of_kind = queue.kinds.find(kind);
     if (of_kind == queue.kinds.end() || of_kind->second.missing() == 0) {
@@ -300,7 +300,7 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
   v1::MeasureProgress progress;
   if (request.retry_failed() && !request.dry_run()) {
     for (const std::string& kind : inputs->Kinds()) {
-      UCUDNN_RETURN_IF_ERROR(store.RetryFailedTasks(kind, asker));
+      UCUDNN_RETURN_IF_ERROR(store.tasks.RetryFailedTasks(kind, asker));
     }
   }
   const Asking asking{
@@ -310,7 +310,8 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
       .max_workspace = std::max(max_workspace, inputs->request.KernelLimit()),
       .now_ms = now_ms};
   Queue queue;
-  UCUDNN_RETURN_IF_ERROR(Look(store, *inputs, asking, inputs->needs, &queue));
+  UCUDNN_RETURN_IF_ERROR(
+      Look(store.tasks, *inputs, asking, inputs->needs, &queue));
   UCUDNN_RETURN_IF_ERROR(Refine(store, asking, inputs, &queue));
   if (!request.dry_run()) progress.set_enqueued(queue.opened);
   progress.set_total(queue.total);
@@ -319,7 +320,7 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
   progress.set_failed(queue.counts.failed);
   progress.set_cancelled(queue.counts.cancelled);
   progress.set_unasked(queue.total - queue.counts.total());
-  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store));
+  UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store.agents));
   for (const auto& [kind, of_kind] : queue.kinds) {
     const auto found = usable.find(kind);
     v1::KindProgress& added = *progress.add_kinds();
@@ -332,7 +333,7 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
       progress.add_kinds_without_device(kind);
     }
   }
-  UCUDNN_RETURN_IF_ERROR(AddReasons(store, *inputs, &progress));
+  UCUDNN_RETURN_IF_ERROR(AddReasons(store.tasks, *inputs, &progress));
   return progress;
 }
 

@@ -73,10 +73,9 @@ std::string WithTimeouts(std::string url) {
 
 Result<std::unique_ptr<SqlDatabase>> OpenPostgres(const std::string& url) {
   auto database = std::make_unique<PostgresDatabase>(WithTimeouts(url));
-  const auto encoding =
-      InTransaction(*database, TransactionMode::kRead, [](SqlTransaction& sql) {
-        return sql.Query("SELECT current_setting('server_encoding')");
-      });
+  const auto encoding = database->Read([](SqlTransaction& sql) {
+    return sql.Query("SELECT current_setting('server_encoding')");
+  });
   if (!encoding) return tl::unexpected<Error>(encoding.error());
   if (encoding->at(0).Text(0) != "UTF8") {
     return Fail(Code::kFailedPrecondition,

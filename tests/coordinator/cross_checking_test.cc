@@ -25,7 +25,8 @@ class CrossCheckingTest : public ::testing::Test {
       device.id = id;
       device.kind = kind_;
       device.driver = "1";
-      UCUDNN_CHECK(store_->RegisterAgents({&registration, 1}).has_value());
+      UCUDNN_CHECK(
+          store_->agents.RegisterAgents({&registration, 1}).has_value());
     }
   }
 
@@ -36,12 +37,12 @@ class CrossCheckingTest : public ::testing::Test {
                                .problem = problem,
                                .batch = BatchSize(batch)},
                        .max_workspace = 1_MiB};
-    ASSERT_TRUE(store_->EnqueueTasks({&task, 1}, {}, 1));
-    const auto leased = store_->LeaseTasks({.kind = ToString(kind_),
-                                            .agent = "a",
-                                            .device = "a",
-                                            .now_ms = 1,
-                                            .until_ms = 2});
+    ASSERT_TRUE(store_->tasks.EnqueueTasks({&task, 1}, {}, 1));
+    const auto leased = store_->tasks.LeaseTasks({.kind = ToString(kind_),
+                                                  .agent = "a",
+                                                  .device = "a",
+                                                  .now_ms = 1,
+                                                  .until_ms = 2});
     MeasuredPoint point;
     point.batch = BatchSize(batch);
     point.algorithm.name = "GEMM";
@@ -58,8 +59,8 @@ class CrossCheckingTest : public ::testing::Test {
 
   v1::LeaseTasksResponse Lease(CrossChecking& checking, const char* device) {
     v1::LeaseTasksResponse response;
-    EXPECT_TRUE(
-        checking.Lease(store_->GetDevice(device).value(), 10, 1, &response));
+    EXPECT_TRUE(checking.Lease(store_->agents.GetDevice(device).value(), 10, 1,
+                               &response));
     return response;
   }
 
@@ -105,7 +106,7 @@ TEST_F(CrossCheckingTest, AsksTheStoreNothingForIdleDevices) {
   CrossChecking checking(*store_);
   Complete(checking, 1);
   Report(checking, "b");
-  const DeviceRecord device = store_->GetDevice("b").value();
+  const DeviceRecord device = store_->agents.GetDevice("b").value();
   const int before = transactions_;
   v1::LeaseTasksResponse response;
   for (int i = 0; i < 10; ++i) {
@@ -124,7 +125,7 @@ TEST_F(CrossCheckingTest, LogsADeviationThatItFoundWhenItLoadedAgain) {
   for (std::int64_t batch = 1; batch <= 3; ++batch) Complete(checking, batch);
   Report(other, "b", 2000);
   log.str({});
-  checking.LookAt(store_->CountChanges().value());
+  checking.LookAt(store_->changes.CountChanges().value());
   Complete(checking, 4);
   Report(checking, "b", 2000);
   spdlog::set_default_logger(logger);
@@ -137,10 +138,10 @@ TEST_F(CrossCheckingTest, NoticesWhatAnotherCoordinatorChanged) {
   CrossChecking other(*store_);
   EXPECT_EQ(Lease(checking, "b").tasks_size(), 0);
   Complete(other, 1);
-  checking.LookAt(store_->CountChanges().value());
+  checking.LookAt(store_->changes.CountChanges().value());
   EXPECT_EQ(Lease(checking, "b").tasks_size(), 1);
   Report(other, "b");
-  checking.LookAt(store_->CountChanges().value());
+  checking.LookAt(store_->changes.CountChanges().value());
   EXPECT_EQ(Lease(checking, "b").tasks_size(), 0);
 }
 

@@ -152,7 +152,7 @@ TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
                         &Coordinator::Measure, request));
   request.mutable_plan()->set_batch(2);
   ASSERT_TRUE(Run("Measure", &Coordinator::Measure, request));
-  const auto tasks = store_->ListTasks({}).value();
+  const auto tasks = store_->tasks.ListTasks({}).value();
   EXPECT_EQ(tasks.front().asked_by, "operator alice");
   EXPECT_EQ(tasks.back().asked_by, "");
 }

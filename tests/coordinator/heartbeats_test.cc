@@ -18,10 +18,10 @@ class HeartbeatsTest : public ::testing::Test {
  protected:
   HeartbeatsTest()
       : store_(OpenStore("sqlite::memory:").value()),
-        heartbeats_(*store_, *store_) {
+        heartbeats_(store_->agents, store_->tasks) {
     // Registered before this process began.
     const AgentRegistration registration = Registration("a", "d", 100);
-    EXPECT_TRUE(store_->RegisterAgents({&registration, 1}));
+    EXPECT_TRUE(store_->agents.RegisterAgents({&registration, 1}));
   }
 
   static AgentRegistration Registration(const std::string& agent,
@@ -40,7 +40,7 @@ class HeartbeatsTest : public ::testing::Test {
     return heartbeats_.Take({agent, {{"d", state, ""}}, now_ms}, leases,
                             kLeaseMs);
   }
-  UnixMillis Seen() { return store_->GetAgent("a")->last_seen_ms; }
+  UnixMillis Seen() { return store_->agents.GetAgent("a")->last_seen_ms; }
 
   std::unique_ptr<Store> store_;
   Heartbeats heartbeats_;
@@ -63,26 +63,26 @@ TEST_F(HeartbeatsTest, WritesANewStateAtOnce) {
   ASSERT_TRUE(Take(300));
   ASSERT_TRUE(Take(400, DeviceState::kBusy));
   EXPECT_EQ(Seen(), 400);
-  EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
+  EXPECT_EQ(store_->agents.GetDevice("d")->state, DeviceState::kBusy);
   // Older gathered heartbeats do not overwrite it.
   ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
-  EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kBusy);
+  EXPECT_EQ(store_->agents.GetDevice("d")->state, DeviceState::kBusy);
 }
 
 TEST_F(HeartbeatsTest, RenewsLeases) {
   NewTask task;
   task.key = {.kind = "k", .problem = "p", .batch = BatchSize(1)};
-  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 100));
-  const auto leased = store_->LeaseTasks({.kind = "k",
-                                          .agent = "a",
-                                          .device = "d",
-                                          .max_count = 1,
-                                          .now_ms = 100,
-                                          .until_ms = 1100});
+  ASSERT_TRUE(store_->tasks.EnqueueTasks(std::span(&task, 1), {}, 100));
+  const auto leased = store_->tasks.LeaseTasks({.kind = "k",
+                                                .agent = "a",
+                                                .device = "d",
+                                                .max_count = 1,
+                                                .now_ms = 100,
+                                                .until_ms = 1100});
   ASSERT_EQ(leased->size(), 1U);
   const LeaseRef lease = leased->front().lease();
   const auto until = [&] {
-    return store_->GetTask(lease.task)->lease_until_ms;
+    return store_->tasks.GetTask(lease.task)->lease_until_ms;
   };
   ASSERT_TRUE(Take(200, DeviceState::kIdle, {lease}));
   EXPECT_EQ(until(), 200 + kLeaseMs);
@@ -114,7 +114,7 @@ TEST_F(HeartbeatsTest, AnswersEachOfManyThatComeAtOnce) {
   for (int i = 0; i < kAgents; i += 2) {
     AgentRecord agent;
     agent.id = name(i);
-    ASSERT_TRUE(store_->RegisterAgent(agent, {}, 100));
+    ASSERT_TRUE(store_->agents.RegisterAgent(agent, {}, 100));
   }
   std::atomic<int> next = 0;
   std::vector<std::jthread> threads;
@@ -128,7 +128,7 @@ TEST_F(HeartbeatsTest, AnswersEachOfManyThatComeAtOnce) {
   }
   threads.clear();
   for (int i = 0; i < kAgents; i += 2) {
-    EXPECT_EQ(store_->GetAgent(name(i))->last_seen_ms, 200);
+    EXPECT_EQ(store_->agents.GetAgent(name(i))->last_seen_ms, 200);
   }
 }
 
@@ -151,14 +151,14 @@ TEST_F(HeartbeatsTest, RegistersEachOfManyThatComeAtOnce) {
     });
   }
   threads.clear();
-  EXPECT_EQ(store_->ListAgents()->size(), 1U + 120U);
-  EXPECT_EQ(store_->CountDevices(), 1 + 120);
+  EXPECT_EQ(store_->agents.ListAgents()->size(), 1U + 120U);
+  EXPECT_EQ(store_->agents.CountDevices(), 1 + 120);
 }
 
 TEST_F(HeartbeatsTest, HandsADeviceToTheAgentThatRegisteredItLast) {
   ASSERT_TRUE(heartbeats_.Register(Registration("b", "e", 200)));
   ASSERT_TRUE(heartbeats_.Register(Registration("c", "e", 201)));
-  EXPECT_EQ(store_->GetDevice("e")->agent, "c");
+  EXPECT_EQ(store_->agents.GetDevice("e")->agent, "c");
 }
 
 TEST_F(HeartbeatsTest, ForgetsWhatWasGatheredOfAnAgentThatRegistersAgain) {
@@ -167,7 +167,7 @@ TEST_F(HeartbeatsTest, ForgetsWhatWasGatheredOfAnAgentThatRegistersAgain) {
   ASSERT_TRUE(heartbeats_.Register(Registration("a", "other", 400)));
   ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
   EXPECT_EQ(Seen(), 400);
-  EXPECT_EQ(store_->GetDevice("d")->state, DeviceState::kLost);
+  EXPECT_EQ(store_->agents.GetDevice("d")->state, DeviceState::kLost);
 }
 
 TEST_F(HeartbeatsTest, ForgetsTheGatheredHeartbeatsOfAnAgentThatLeft) {
@@ -175,13 +175,14 @@ TEST_F(HeartbeatsTest, ForgetsTheGatheredHeartbeatsOfAnAgentThatLeft) {
   ASSERT_TRUE(Take(300));
   {
     const auto guard = heartbeats_.Forget("a");
-    ASSERT_TRUE(store_->SetAgentState("a", AgentState::kGone, "it left"));
+    ASSERT_TRUE(
+        store_->agents.SetAgentState("a", AgentState::kGone, "it left"));
   }
   ASSERT_TRUE(heartbeats_.Flush(kLeaseMs));
-  EXPECT_EQ(store_->GetAgent("a")->state, AgentState::kGone);
+  EXPECT_EQ(store_->agents.GetAgent("a")->state, AgentState::kGone);
   // Its next heartbeat is written at once.
   ASSERT_TRUE(Take(400));
-  EXPECT_EQ(store_->GetAgent("a")->state, AgentState::kOnline);
+  EXPECT_EQ(store_->agents.GetAgent("a")->state, AgentState::kOnline);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class MaintainTest : public ::testing::Test {
     }
   }
 
-  AgentState State() { return store_->GetAgent("a")->state; }
+  AgentState State() { return store_->agents.GetAgent("a")->state; }
 
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
   Host first_{*store_, 1'000'000'000};
@@ -111,10 +111,11 @@ TEST_F(MaintainTest, HasDevicesAskForWorkLessOftenTheMoreThereAre) {
     request.set_device_id("GPU-0");
     return first_.coordinator->LeaseTasks(request)->poll_after_ms();
   };
-  ASSERT_TRUE(store_->RegisterAgent(agent, std::span(devices).first(10), 1));
+  ASSERT_TRUE(
+      store_->agents.RegisterAgent(agent, std::span(devices).first(10), 1));
   Pass(seconds(1), &first_);
   EXPECT_EQ(poll_after(), CoordinatorOptions().poll_after_ms);
-  ASSERT_TRUE(store_->RegisterAgent(agent, devices, 1));
+  ASSERT_TRUE(store_->agents.RegisterAgent(agent, devices, 1));
   Pass(seconds(1), &first_);
   EXPECT_EQ(poll_after(), 1'000 * 2'000 / kMaxPollsPerSecond);
 }

@@ -39,7 +39,7 @@ class MeasuringTest : public ::testing::Test {
 
   std::int64_t Tasks() {
     std::int64_t tasks = 0;
-    const auto all = store_->CountTasks(0).value();
+    const auto all = store_->tasks.CountTasks(0).value();
     for (const auto& [kind, counts] : all) tasks += counts.total();
     return tasks;
   }
@@ -169,14 +169,14 @@ TEST_F(MeasuringTest, LeavesRoomForOtherCallers) {
 TEST_F(MeasuringTest, CountsTheFailuresOfOtherRequestsThatItRetries) {
   CoordinatorOptions options;
   ASSERT_TRUE(coordinator_.Measure(All(8)));  // 16 measurements
-  const auto leased = store_->LeaseTasks({.kind = test::kKind,
-                                          .agent = "a",
-                                          .device = "d",
-                                          .max_count = 16,
-                                          .now_ms = 1,
-                                          .until_ms = 2});
+  const auto leased = store_->tasks.LeaseTasks({.kind = test::kKind,
+                                                .agent = "a",
+                                                .device = "d",
+                                                .max_count = 16,
+                                                .now_ms = 1,
+                                                .until_ms = 2});
   for (const TaskRecord& task : *leased) {
-    ASSERT_TRUE(store_->FailTask(
+    ASSERT_TRUE(store_->tasks.FailTask(
         {.lease = task.lease(), .error = "no", .retryable = false}));
   }
   options.max_queued_measurements_per_caller = 15;
@@ -188,7 +188,7 @@ TEST_F(MeasuringTest, CountsTheFailuresOfOtherRequestsThatItRetries) {
   // A dry run opens none.
   retry.set_dry_run(true);
   ASSERT_TRUE(coordinator_.Measure(retry));
-  EXPECT_EQ(store_->CountOpenTasks("")->all, 0);
+  EXPECT_EQ(store_->tasks.CountOpenTasks("")->all, 0);
 }
 
 TEST_F(MeasuringTest, RefusesCostsThatNoClusterCouldPay) {

@@ -142,14 +142,15 @@ TEST_F(PlansTest, AsksTheDatabaseIfItHasNotLookedForDeletionsLately) {
 
 // Of two solvers' plans for the same inputs, only this one's is served.
 TEST_F(PlansTest, LeavesPlansOfOtherSolversAlone) {
-  PlanInputs inputs = LookUp(*store_, *store_, request_).value();
-  ASSERT_TRUE(LoadProfiles(*store_, &inputs));
+  PlanInputs inputs = LookUp(store_->agents, store_->plans, request_).value();
+  ASSERT_TRUE(LoadProfiles(store_->measurements, &inputs));
   for (const int version : {kSolverVersion - 1, kSolverVersion}) {
     PlanRecord record;
     record.key = Sha256(
         InputsText(inputs.network, inputs.request, inputs.profiles, version));
     record.request = record.body = "{}";
-    const std::int64_t stored = store_->CreatePlan(record).value().plan.id;
+    const std::int64_t stored =
+        store_->plans.CreatePlan(record).value().plan.id;
     const bool served = two_.CreatePlan(request_).value().id() == stored;
     EXPECT_EQ(served, version == kSolverVersion) << version;
     v1::DeleteRequest deletion;
@@ -218,7 +219,7 @@ TEST_F(CutOffPlansTest, AnswerNoLaterRequest) {
 TEST_F(CutOffPlansTest, GiveWayToFasterOnes) {
   const v1::Plan made = coordinator_.CreatePlan(request_).value();
   // The plan of a search that was cut off before, and found less.
-  const PlanRecord record = store_->GetPlan(made.id()).value();
+  const PlanRecord record = store_->plans.GetPlan(made.id()).value();
   v1::DeleteRequest deletion;
   deletion.set_id(std::to_string(made.id()));
   ASSERT_TRUE(coordinator_.DeletePlan(deletion));
@@ -226,7 +227,7 @@ TEST_F(CutOffPlansTest, GiveWayToFasterOnes) {
   auto body = nlohmann::ordered_json::parse(record.body);
   body["predicted_us"] = body["predicted_us"].get<double>() * 2;
   slower.body = body.dump();
-  const std::int64_t before = store_->CreatePlan(slower).value().plan.id;
+  const std::int64_t before = store_->plans.CreatePlan(slower).value().plan.id;
 
   const v1::Plan faster = coordinator_.CreatePlan(request_).value();
   EXPECT_NE(faster.id(), before);

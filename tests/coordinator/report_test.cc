@@ -9,7 +9,7 @@
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/schema.h"
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/store.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "ucudnn/v1/agent.pb.h"
 
@@ -51,7 +51,7 @@ class ReportTest : public ::testing::TestWithParam<int> {
         OpenSqlite("sqlite::memory:").value());
     database_ = database.get();
     UCUDNN_CHECK(PrepareSchema(*database).has_value());
-    store_ = std::make_unique<SqlStore>(std::move(database));
+    store_ = std::make_unique<Store>(std::move(database));
   }
 
   FakeClock clock_{1000};
@@ -66,12 +66,12 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   const NewTask task{
       .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
       .max_workspace = 1_MiB};
-  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 1000));
-  const auto leased = store_->LeaseTasks({.kind = kKind,
-                                          .agent = "a",
-                                          .device = "d",
-                                          .now_ms = 1000,
-                                          .until_ms = 2000});
+  ASSERT_TRUE(store_->tasks.EnqueueTasks(std::span(&task, 1), {}, 1000));
+  const auto leased = store_->tasks.LeaseTasks({.kind = kKind,
+                                                .agent = "a",
+                                                .device = "d",
+                                                .now_ms = 1000,
+                                                .until_ms = 2000});
   ASSERT_EQ(leased->size(), 1U);
   v1::ReportTaskRequest report;
   report.set_task_id(leased->front().id);
@@ -93,9 +93,10 @@ TEST_P(ReportTest, LeavesTheSameStateWhenRepeatedAfterAFailure) {
   if (!coordinator.ReportTask(report)) {
     ASSERT_TRUE(coordinator.ReportTask(report));
   }
-  EXPECT_EQ(store_->GetTask(leased->front().id)->state, TaskState::kDone);
-  EXPECT_EQ(store_->LoadMeasurements(kKind)->size(), 1U);
-  const KindCrossChecks checks = store_->LoadCrossChecks(kKind).value();
+  EXPECT_EQ(store_->tasks.GetTask(leased->front().id)->state, TaskState::kDone);
+  EXPECT_EQ(store_->measurements.LoadMeasurements(kKind)->size(), 1U);
+  const KindCrossChecks checks =
+      store_->measurements.LoadCrossChecks(kKind).value();
   ASSERT_EQ(checks.points.size(), 1U);
   EXPECT_EQ(checks.points[0].problem, problem);
   ASSERT_EQ(checks.measurements.size(), 1U);
@@ -121,7 +122,7 @@ TEST_F(ReportTest, IsOfADeviceOfTheAgent) {
   const NewTask task{
       .key = {.kind = kKind, .problem = problem, .batch = BatchSize(8)},
       .max_workspace = 1_MiB};
-  ASSERT_TRUE(store_->EnqueueTasks(std::span(&task, 1), {}, 1000));
+  ASSERT_TRUE(store_->tasks.EnqueueTasks(std::span(&task, 1), {}, 1000));
   v1::LeaseTasksRequest lease;
   lease.set_agent_id("a");
   lease.set_device_id("d");
@@ -141,7 +142,7 @@ TEST_F(ReportTest, IsOfADeviceOfTheAgent) {
   cross_check.mutable_cross_check()->set_id(1);
   EXPECT_EQ(coordinator.ReportTask(cross_check).error().message,
             "device d is registered by agent a, not by b");
-  EXPECT_EQ(store_->GetTask(leased.id())->state, TaskState::kLeased);
+  EXPECT_EQ(store_->tasks.GetTask(leased.id())->state, TaskState::kLeased);
 }
 
 class ReportGroupTest : public ReportTest {
@@ -154,13 +155,13 @@ class ReportGroupTest : public ReportTest {
     for (int i = 1; i <= kTasks; ++i) {
       tasks.push_back({{kKind, ToString(ConvProblem()), BatchSize(i)}, 1_MiB});
     }
-    UCUDNN_CHECK(store_->EnqueueTasks(tasks, {}, 1000).has_value());
-    const auto leased = store_->LeaseTasks({.kind = kKind,
-                                            .agent = "a",
-                                            .device = "d",
-                                            .max_count = kTasks,
-                                            .now_ms = 1000,
-                                            .until_ms = 2000});
+    UCUDNN_CHECK(store_->tasks.EnqueueTasks(tasks, {}, 1000).has_value());
+    const auto leased = store_->tasks.LeaseTasks({.kind = kKind,
+                                                  .agent = "a",
+                                                  .device = "d",
+                                                  .max_count = kTasks,
+                                                  .now_ms = 1000,
+                                                  .until_ms = 2000});
     std::vector<TaskCompletion> completions;
     for (const TaskRecord& task : *leased) {
       MeasuredPoint point;
@@ -187,7 +188,9 @@ class ReportGroupTest : public ReportTest {
     return codes;
   }
 
-  std::size_t Points() const { return store_->LoadMeasurements(kKind)->size(); }
+  std::size_t Points() const {
+    return store_->measurements.LoadMeasurements(kKind)->size();
+  }
 };
 
 TEST_F(ReportGroupTest, IsStoredInOneTransaction) {
@@ -231,7 +234,8 @@ TEST_F(ReportGroupTest, KeepsTheFirstOfTwoReportsOfOneTask) {
   completions[1].points[0].time = Nanoseconds(7);
   EXPECT_THAT(Report(completions), Each(Code::kOk));
   EXPECT_EQ(Points(), 3U);
-  EXPECT_EQ(store_->LoadMeasurements(kKind)->at(0).point.time, Nanoseconds(5));
+  EXPECT_EQ(store_->measurements.LoadMeasurements(kKind)->at(0).point.time,
+            Nanoseconds(5));
 }
 
 TEST_F(ReportGroupTest, LeavesToTheNextGroupWhatWouldTakeLong) {

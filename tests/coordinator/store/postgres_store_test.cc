@@ -81,7 +81,7 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(url_);
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_TRUE((*store)->Ping());
+      EXPECT_TRUE((*store)->CheckWritable());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -89,32 +89,31 @@ TEST_F(PostgresStoreTest, OpensADatabaseFromManyThreadsAtOnce) {
 
 TEST_F(PostgresStoreTest, ContinuesWhenItsConnectionsAreClosed) {
   const auto store = OpenStore(url_).value();
-  ASSERT_TRUE(store->CreatePlan(TestPlan("a")));
+  ASSERT_TRUE(store->plans.CreatePlan(TestPlan("a")));
   ASSERT_TRUE(server_->EndConnections());
-  const auto plan = store->CreatePlan(TestPlan("b"));
+  const auto plan = store->plans.CreatePlan(TestPlan("b"));
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(server_->EndConnections());
-  EXPECT_EQ(store->ListPlans(9)->size(), 2U);
+  EXPECT_EQ(store->plans.ListPlans(9)->size(), 2U);
 }
 
 TEST_F(PostgresStoreTest, RetriesATransactionWhoseConnectionBroke) {
   const auto database = OpenPostgres(url_).value();
   int runs = 0;
-  const Status status = database->Run(
-      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-        UCUDNN_RETURN_IF_ERROR(sql.Execute("CREATE TABLE once (x BIGINT)"));
-        if (++runs == 1) {
-          EXPECT_TRUE(server_->EndConnections());
-        }
-        return sql.Execute("INSERT INTO once VALUES (1)");
-      });
+  const Status status = database->Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute("CREATE TABLE once (x BIGINT)"));
+    if (++runs == 1) {
+      EXPECT_TRUE(server_->EndConnections());
+    }
+    return sql.Execute("INSERT INTO once VALUES (1)");
+  });
   EXPECT_TRUE(status) << status.error().message;
   EXPECT_EQ(runs, 2);
 }
 
 TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   const auto database = OpenPostgres(url_).value();
-  ASSERT_TRUE(database->Run(TransactionMode::kWrite, [](SqlTransaction& sql) {
+  ASSERT_TRUE(database->Write([](SqlTransaction& sql) {
     return sql.ExecuteScript(
         "CREATE TABLE t (id BIGINT, n BIGINT);"
         "INSERT INTO t VALUES (1, 0), (2, 0)");
@@ -122,15 +121,14 @@ TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   std::atomic<int> runs = 0;
   std::atomic<int> holding = 0;
   const auto update = [&](std::int64_t first, std::int64_t second) {
-    const Status status = database->Run(
-        TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-          const std::string add = "UPDATE t SET n = n + 1 WHERE id = $1";
-          ++runs;
-          UCUDNN_RETURN_IF_ERROR(sql.Execute(add, {first}));
-          ++holding;
-          while (holding < 2) std::this_thread::yield();
-          return sql.Execute(add, {second});
-        });
+    const Status status = database->Write([&](SqlTransaction& sql) -> Status {
+      const std::string add = "UPDATE t SET n = n + 1 WHERE id = $1";
+      ++runs;
+      UCUDNN_RETURN_IF_ERROR(sql.Execute(add, {first}));
+      ++holding;
+      while (holding < 2) std::this_thread::yield();
+      return sql.Execute(add, {second});
+    });
     EXPECT_TRUE(status) << status.error().message;
   };
   std::thread other(update, 1, 2);
@@ -138,10 +136,9 @@ TEST_F(PostgresStoreTest, RetriesTheLoserOfADeadlock) {
   other.join();
   // At least 3: the server may abort both.
   EXPECT_GE(runs, 3);
-  const auto sum =
-      InTransaction(*database, TransactionMode::kRead, [](auto& sql) {
-        return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
-      });
+  const auto sum = database->Read([](auto& sql) {
+    return sql.Query("SELECT CAST(SUM(n) AS BIGINT) FROM t");
+  });
   EXPECT_EQ(sum->at(0).Int(0), 4);
 }
 
@@ -161,7 +158,7 @@ TEST_F(PostgresStoreTest, SaysWhyADatabaseCannotBeReached) {
 TEST_F(PostgresStoreTest, RefusesADatabaseOfAnotherVersion) {
   ASSERT_TRUE(OpenStore(url_));
   const auto database = OpenPostgres(url_).value();
-  ASSERT_TRUE(database->Run(TransactionMode::kWrite, [](SqlTransaction& sql) {
+  ASSERT_TRUE(database->Write([](SqlTransaction& sql) {
     return sql.Execute("UPDATE schema_version SET version = 18");
   }));
   const auto store = OpenStore(url_);

@@ -103,7 +103,7 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_TRUE((*store)->Ping());
+      EXPECT_TRUE((*store)->CheckWritable());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -127,11 +127,11 @@ TEST(SqliteStoreTest, RefusesADatabaseOfAnotherVersion) {
     const auto store = OpenStore(database.url());
     ASSERT_FALSE(store) << version;
     EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
-    EXPECT_THAT(store.error().message,
-                AllOf(HasSubstr("has schema version " + version),
-                      HasSubstr(fmt::format("writes version {}:",
-                                            kSchemaVersion)),
-                      HasSubstr("profiles export")));
+    EXPECT_THAT(
+        store.error().message,
+        AllOf(HasSubstr("has schema version " + version),
+              HasSubstr(fmt::format("writes version {}:", kSchemaVersion)),
+              HasSubstr("profiles export")));
   }
 }
 
@@ -147,9 +147,8 @@ TEST(SqliteStoreTest, ReportsAFullDisk) {
   const FileDatabase file;
   const auto database = OpenSqlite(file.url()).value();
   const auto run = [&](const std::string& script) {
-    return database->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
-      return sql.ExecuteScript(script);
-    });
+    return database->Write(
+        [&](SqlTransaction& sql) { return sql.ExecuteScript(script); });
   };
   ASSERT_TRUE(run("CREATE TABLE a (x BLOB); PRAGMA max_page_count = 10"));
   const Status full = run("INSERT INTO a VALUES (zeroblob(1000000))");
@@ -164,7 +163,7 @@ TEST(SqliteStoreTest, FailsWithoutTellingItsFile) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
   Exec(file.file(), "DROP TABLE plans");
-  const auto failed = store->FindPlan("k");
+  const auto failed = store->plans.FindPlan("k");
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().message, HasSubstr("SQLite: no such table"));
   EXPECT_THAT(failed.error().message, Not(HasSubstr(file.file())));
@@ -173,16 +172,15 @@ TEST(SqliteStoreTest, FailsWithoutTellingItsFile) {
 TEST(SqliteStoreTest, LetsReadersContinueDuringAWrite) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
-  ASSERT_TRUE(store->CreatePlan(TestPlan("k")));
+  ASSERT_TRUE(store->plans.CreatePlan(TestPlan("k")));
   auto database = OpenSqlite(file.url()).value();
-  const Status status = database->Run(
-      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-        UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
-        EXPECT_EQ(store->FindPlan("k")->value().body, "{}");
-        return {};
-      });
+  const Status status = database->Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
+    EXPECT_EQ(store->plans.FindPlan("k")->value().body, "{}");
+    return {};
+  });
   EXPECT_TRUE(status);
-  EXPECT_EQ(store->FindPlan("k")->value().body, "new");
+  EXPECT_EQ(store->plans.FindPlan("k")->value().body, "new");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/records.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -36,12 +38,6 @@ std::string AddTexts(std::span<const std::string> texts,
   return names;
 }
 
-Status SqlStore::Ping() {
-  return database_->Run(
-      TransactionMode::kRead,
-      [](SqlTransaction& sql) -> Status { return sql.Execute("SELECT 1"); });
-}
-
 Result<std::string> ReadEpoch(SqlTransaction& sql) {
   UCUDNN_ASSIGN_OR_RETURN(const auto rows,
                           sql.Query("SELECT epoch FROM identity"));
@@ -49,22 +45,6 @@ Result<std::string> ReadEpoch(SqlTransaction& sql) {
     return Fail(Code::kDataLoss, "the database has {} identities", rows.size());
   }
   return rows[0].Text(0);
-}
-
-Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
-                     const std::string& kind, const std::string& problem,
-                     std::string_view what) {
-  if (!identity.epoch.empty() && identity.epoch != epoch) {
-    return Fail(Code::kFailedPrecondition,
-                "the report is of {} of another database", what);
-  }
-  if ((identity.kind.empty() || identity.kind == kind) &&
-      (identity.problem.empty() || identity.problem == problem)) {
-    return {};
-  }
-  return Fail(Code::kFailedPrecondition,
-              "the report is of '{}' on '{}', but {} is of '{}' on '{}'",
-              identity.problem, identity.kind, what, problem, kind);
 }
 
 Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
@@ -84,18 +64,6 @@ Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
   for (const SqlRow& row : updated) ids.push_back(row.Text(0));
   std::ranges::sort(ids);
   return ids;
-}
-
-Status SqlStore::CheckWritable() {
-  UCUDNN_RETURN_IF_ERROR(database_->CheckRoom());
-  return database_->Run(
-      TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
-        return sql.Execute("UPDATE identity SET writes = writes + 1");
-      });
-}
-
-Result<std::string> SqlStore::Epoch() {
-  return InTransaction(*database_, TransactionMode::kRead, ReadEpoch);
 }
 
 }  // namespace ucudnn

@@ -1,6 +1,7 @@
 // Cross-checks, and what devices measured of them.
 
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/measurements.h"
+#include "coordinator/store/point_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -67,7 +68,8 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
       const auto added,
       sql.Query("INSERT INTO cross_checks (kind, problem, batch, algorithm, "
                 "math, precision_name, workspace_bytes) "
-                "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (kind, problem, batch) DO NOTHING "
+                "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (kind, "
+                "problem, batch) DO NOTHING "
                 "RETURNING id",
                 {c.kind, c.problem, c.batch.count(), c.algorithm.name,
                  c.algorithm.math, std::string(Name(c.algorithm.precision)),
@@ -90,48 +92,45 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
   return {};
 }
 
-Status SqlStore::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
-                                          const ReportIdentity& identity) {
+Status Measurements::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
+                                              const ReportIdentity& identity) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
-  return database_->Run(
-      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto known,
-            sql.Query("SELECT kind, problem FROM cross_checks WHERE id = $1",
-                      {m.check}));
-        if (known.empty()) {
-          return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
-        }
-        UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
-        UCUDNN_RETURN_IF_ERROR(
-            CheckIdentity(identity, epoch, known[0].Text(0), known[0].Text(1),
-                          fmt::format("cross-check {}", m.check)));
-        return PutMeasurement(sql, m);
-      });
+  return database_.Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto known,
+        sql.Query("SELECT kind, problem FROM cross_checks WHERE id = $1",
+                  {m.check}));
+    if (known.empty()) {
+      return Fail(Code::kNotFound, "there is no cross-check {}", m.check);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
+    UCUDNN_RETURN_IF_ERROR(
+        CheckIdentity(identity, epoch, known[0].Text(0), known[0].Text(1),
+                      fmt::format("cross-check {}", m.check)));
+    return PutMeasurement(sql, m);
+  });
 }
 
-Result<KindCrossChecks> SqlStore::LoadCrossChecks(const std::string& kind) {
-  return InTransaction(
-      *database_, TransactionMode::kRead,
-      [&](SqlTransaction& sql) -> Result<KindCrossChecks> {
-        KindCrossChecks checks;
-        UCUDNN_ASSIGN_OR_RETURN(checks.points, CrossChecksOf(sql, kind));
-        if (checks.points.empty()) return checks;
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto rows,
-            sql.Query("SELECT m.cross_check, m.device, m.round, m.driver, "
-                      "m.time_ns, m.spread_ns, m.throttle, m.measured_ms, "
-                      "m.sequence "
-                      "FROM cross_check_measurements m "
-                      "JOIN cross_checks c ON c.id = m.cross_check "
-                      "WHERE c.kind = $1 "
-                      "ORDER BY m.cross_check, m.device, m.round",
-                      {kind}));
-        for (const SqlRow& row : rows) {
-          checks.measurements.push_back(MeasurementOf(row));
-        }
-        return checks;
-      });
+Result<KindCrossChecks> Measurements::LoadCrossChecks(const std::string& kind) {
+  return database_.Read([&](SqlTransaction& sql) -> Result<KindCrossChecks> {
+    KindCrossChecks checks;
+    UCUDNN_ASSIGN_OR_RETURN(checks.points, CrossChecksOf(sql, kind));
+    if (checks.points.empty()) return checks;
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto rows,
+        sql.Query("SELECT m.cross_check, m.device, m.round, m.driver, "
+                  "m.time_ns, m.spread_ns, m.throttle, m.measured_ms, "
+                  "m.sequence "
+                  "FROM cross_check_measurements m "
+                  "JOIN cross_checks c ON c.id = m.cross_check "
+                  "WHERE c.kind = $1 "
+                  "ORDER BY m.cross_check, m.device, m.round",
+                  {kind}));
+    for (const SqlRow& row : rows) {
+      checks.measurements.push_back(MeasurementOf(row));
+    }
+    return checks;
+  });
 }
 
 }  // namespace ucudnn

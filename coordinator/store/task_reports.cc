@@ -5,7 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/point_rows.h"
+#include "coordinator/store/task_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -53,7 +54,7 @@ Status CheckBatch(const TaskRecord& task, const TaskCompletion& completion) {
 
 // What the reports of one transaction change; refers to them and to their
 // tasks.
-struct Changes {
+struct Edits {
   std::vector<MeasuredPoints> measured;
   std::vector<const TaskCompletion*> cross_checked;
   std::vector<const TaskCompletion*> done;
@@ -64,7 +65,7 @@ struct Changes {
 // report that is refused changes nothing.
 Result<CompletionResult> TakeIn(const TaskReport& report,
                                 const std::string& epoch, TaskRecord* task,
-                                Changes* changes) {
+                                Edits* edits) {
   const TaskCompletion& completion = report.completion;
   UCUDNN_RETURN_IF_ERROR(CheckIdentity(completion.identity, epoch,
                                        task->key.kind, task->key.problem,
@@ -77,16 +78,16 @@ Result<CompletionResult> TakeIn(const TaskReport& report,
   const MeasuredPoints measured{task->key.kind, task->key.problem,
                                 completion.points, completion.origin};
   UCUDNN_RETURN_IF_ERROR(CheckPoints(measured));
-  changes->measured.push_back(measured);
+  edits->measured.push_back(measured);
   if (report.partial) return CompletionResult{};
-  if (completion.cross_check) changes->cross_checked.push_back(&completion);
+  if (completion.cross_check) edits->cross_checked.push_back(&completion);
   if (completion.max_workspace >= task->max_workspace) {
-    changes->done.push_back(&completion);
+    edits->done.push_back(&completion);
     task->state = TaskState::kDone;
     return CompletionResult{};
   }
   if (task->state == TaskState::kLeased) {
-    changes->reopened.push_back(task->id);
+    edits->reopened.push_back(task->id);
     task->state = TaskState::kPending;
   }
   return CompletionResult{.reopened = true};
@@ -106,13 +107,13 @@ Status EndTasks(SqlTransaction& sql, std::span<const TaskCompletion*> done) {
       ended);
 }
 
-Status Apply(SqlTransaction& sql, Changes changes) {
-  UCUDNN_RETURN_IF_ERROR(StorePoints(sql, changes.measured));
-  for (const TaskCompletion* completion : changes.cross_checked) {
+Status Apply(SqlTransaction& sql, Edits edits) {
+  UCUDNN_RETURN_IF_ERROR(StorePoints(sql, edits.measured));
+  for (const TaskCompletion* completion : edits.cross_checked) {
     UCUDNN_RETURN_IF_ERROR(AddCrossCheck(sql, *completion));
   }
-  UCUDNN_RETURN_IF_ERROR(EndTasks(sql, changes.done));
-  for (const std::int64_t task : changes.reopened) {
+  UCUDNN_RETURN_IF_ERROR(EndTasks(sql, edits.done));
+  for (const std::int64_t task : edits.reopened) {
     UCUDNN_RETURN_IF_ERROR(
         sql.Execute(fmt::format("UPDATE tasks SET {}, {} WHERE id = $1",
                                 kOpenAgain, kNoLease),
@@ -126,21 +127,37 @@ Result<Receipts> StoreTogether(SqlTransaction& sql,
   UCUDNN_ASSIGN_OR_RETURN(auto tasks, LockTasks(sql, reports));
   UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, ReadEpoch(sql));
   Receipts receipts;
-  Changes changes;
+  Edits edits;
   for (const TaskReport* report : reports) {
     const std::int64_t id = report->completion.lease.task;
     const auto task = tasks.find(id);
     if (task == tasks.end()) {
       receipts.push_back(Fail(Code::kNotFound, "there is no task {}", id));
     } else {
-      receipts.push_back(TakeIn(*report, epoch, &task->second, &changes));
+      receipts.push_back(TakeIn(*report, epoch, &task->second, &edits));
     }
   }
-  UCUDNN_RETURN_IF_ERROR(Apply(sql, std::move(changes)));
+  UCUDNN_RETURN_IF_ERROR(Apply(sql, std::move(edits)));
   return receipts;
 }
 
 }  // namespace
+
+Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
+                     const std::string& kind, const std::string& problem,
+                     std::string_view what) {
+  if (!identity.epoch.empty() && identity.epoch != epoch) {
+    return Fail(Code::kFailedPrecondition,
+                "the report is of {} of another database", what);
+  }
+  if ((identity.kind.empty() || identity.kind == kind) &&
+      (identity.problem.empty() || identity.problem == problem)) {
+    return {};
+  }
+  return Fail(Code::kFailedPrecondition,
+              "the report is of '{}' on '{}', but {} is of '{}' on '{}'",
+              identity.problem, identity.kind, what, problem, kind);
+}
 
 Receipts StoreReports(SqlDatabase& database,
                       std::span<const TaskReport* const> reports) {
@@ -150,8 +167,7 @@ Receipts StoreReports(SqlDatabase& database,
     if (count > 0 && points > kPointsAtOnce) break;
   }
   const auto group = reports.first(count);
-  auto stored = InTransaction(
-      database, TransactionMode::kWrite,
+  auto stored = database.Write(
       [&](SqlTransaction& sql) { return StoreTogether(sql, group); });
   if (stored) return *std::move(stored);
   if (count == 1 || stored.error().code == Code::kUnavailable) {
@@ -165,12 +181,11 @@ Receipts StoreReports(SqlDatabase& database,
   return receipts;
 }
 
-Result<CompletionResult> SqlStore::CompleteTask(
-    const TaskCompletion& completion) {
+Result<CompletionResult> Tasks::CompleteTask(const TaskCompletion& completion) {
   return reports_.Run({completion, /*partial=*/false});
 }
 
-Status SqlStore::AddToTask(const TaskCompletion& completion) {
+Status Tasks::AddToTask(const TaskCompletion& completion) {
   UCUDNN_RETURN_IF_ERROR(reports_.Run({completion, /*partial=*/true}));
   return {};
 }

@@ -1,9 +1,9 @@
-// The queue of benchmark tasks.
+#include "coordinator/store/tasks.h"
 
 #include <algorithm>
 #include <map>
 
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/task_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -147,9 +147,9 @@ Result<TaskRecord> TaskOf(const SqlRow& row) {
                     .asked_by = row.Text(18)};
 }
 
-Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
-                                             const Asker& asker,
-                                             UnixMillis now_ms) {
+Result<EnqueueResult> Tasks::EnqueueTasks(std::span<const NewTask> tasks,
+                                          const Asker& asker,
+                                          UnixMillis now_ms) {
   for (const NewTask& task : tasks) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's kind", task.key.kind));
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's problem", task.key.problem));
@@ -157,7 +157,7 @@ Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
   const std::vector<NewTask> merged = Merged(tasks);
   EnqueueResult result;
   UCUDNN_RETURN_IF_ERROR(OpenInTransaction(
-      *database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
+      database_, asker, [&](SqlTransaction& sql) -> Result<std::int64_t> {
         UCUDNN_ASSIGN_OR_RETURN(result.added,
                                 AddTasks(sql, merged, asker.caller, now_ms));
         UCUDNN_ASSIGN_OR_RETURN(result.reopened,
@@ -167,7 +167,7 @@ Result<EnqueueResult> SqlStore::EnqueueTasks(std::span<const NewTask> tasks,
   return result;
 }
 
-Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
+Result<std::vector<TaskRecord>> Tasks::ListTasks(const TaskFilter& filter) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(filter.limit));
   std::vector<SqlValue> parameters = {filter.after_id, filter.limit};
   std::string conditions = "id > $1";
@@ -181,21 +181,19 @@ Result<std::vector<TaskRecord>> SqlStore::ListTasks(const TaskFilter& filter) {
     add(*filter.expired ? "lease_until_ms <= " : "lease_until_ms > ",
         filter.now_ms);
   }
-  return InTransaction(
-      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
-        return Records(
-            sql.Query(fmt::format(
-                          "SELECT {} FROM tasks WHERE {} ORDER BY id LIMIT $2",
-                          kTaskColumns, conditions),
-                      parameters),
-            TaskOf);
-      });
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(
+            fmt::format("SELECT {} FROM tasks WHERE {} ORDER BY id LIMIT $2",
+                        kTaskColumns, conditions),
+            parameters),
+        TaskOf);
+  });
 }
 
-Result<std::vector<TaskRecord>> SqlStore::FindTasks(
+Result<std::vector<TaskRecord>> Tasks::FindTasks(
     std::span<const TaskKey> keys) {
-  return InTransaction(
-      *database_, TransactionMode::kRead,
+  return database_.Read(
       [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
         UCUDNN_ASSIGN_OR_RETURN(
             auto tasks,
@@ -210,55 +208,48 @@ Result<std::vector<TaskRecord>> SqlStore::FindTasks(
       });
 }
 
-Result<TaskRecord> SqlStore::GetTask(std::int64_t id) {
-  return InTransaction(
-      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
-        return OneRecord(
-            sql.Query(
-                fmt::format("SELECT {} FROM tasks WHERE id = $1", kTaskColumns),
-                {id}),
-            TaskOf, fmt::format("task {}", id));
-      });
+Result<TaskRecord> Tasks::GetTask(std::int64_t id) {
+  return database_.Read([&](SqlTransaction& sql) {
+    return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1",
+                                           kTaskColumns),
+                               {id}),
+                     TaskOf, fmt::format("task {}", id));
+  });
 }
 
-Result<std::vector<TaskRecord>> SqlStore::ListLeases(UnixMillis now_ms) {
-  return InTransaction(
-      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
-        return Records(
-            sql.Query(
-                fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
-                            "lease_until_ms > $1 ORDER BY device, id",
-                            kTaskColumns),
-                {now_ms}),
-            TaskOf);
-      });
+Result<std::vector<TaskRecord>> Tasks::ListLeases(UnixMillis now_ms) {
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
+                              "lease_until_ms > $1 ORDER BY device, id",
+                              kTaskColumns),
+                  {now_ms}),
+        TaskOf);
+  });
 }
 
-Result<std::map<std::string, TaskCounts>> SqlStore::CountTasks(
-    UnixMillis now_ms) {
+Result<std::map<std::string, TaskCounts>> Tasks::CountTasks(UnixMillis now_ms) {
   using Counts = std::map<std::string, TaskCounts>;
-  return InTransaction(
-      *database_, TransactionMode::kRead,
-      [&](SqlTransaction& sql) -> Result<Counts> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto rows,
-            sql.Query("SELECT kind, state, CAST(SUM(n) AS BIGINT) FROM "
-                      "task_counts GROUP BY kind, state HAVING SUM(n) <> 0"));
-        Counts counts;
-        UCUDNN_RETURN_IF_ERROR(AddCounts(rows, &counts));
-        UCUDNN_ASSIGN_OR_RETURN(
-            const auto expired,
-            sql.Query("SELECT kind, COUNT(*) FROM tasks WHERE "
-                      "state = 'leased' AND lease_until_ms <= $1 "
-                      "GROUP BY kind",
-                      {now_ms}));
-        for (const SqlRow& row : expired) {
-          TaskCounts& of_kind = counts[row.Text(0)];
-          of_kind.leased -= row.Int(1);
-          of_kind.pending += row.Int(1);
-        }
-        return counts;
-      });
+  return database_.Read([&](SqlTransaction& sql) -> Result<Counts> {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto rows,
+        sql.Query("SELECT kind, state, CAST(SUM(n) AS BIGINT) FROM "
+                  "task_counts GROUP BY kind, state HAVING SUM(n) <> 0"));
+    Counts counts;
+    UCUDNN_RETURN_IF_ERROR(AddCounts(rows, &counts));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto expired,
+        sql.Query("SELECT kind, COUNT(*) FROM tasks WHERE "
+                  "state = 'leased' AND lease_until_ms <= $1 "
+                  "GROUP BY kind",
+                  {now_ms}));
+    for (const SqlRow& row : expired) {
+      TaskCounts& of_kind = counts[row.Text(0)];
+      of_kind.leased -= row.Int(1);
+      of_kind.pending += row.Int(1);
+    }
+    return counts;
+  });
 }
 
 }  // namespace ucudnn

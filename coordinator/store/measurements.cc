@@ -1,4 +1,4 @@
-// Measurements and profiles.
+#include "coordinator/store/measurements.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "coordinator/store/measured_batch.h"
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/point_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -220,6 +220,8 @@ Status StorePoints(SqlTransaction& sql,
   return CountChanges(sql, kinds);
 }
 
+namespace {
+
 Status StoreMeasurements(SqlTransaction& sql,
                          std::span<const Measurement> measurements) {
   std::vector<MeasuredPoints> measured;
@@ -231,15 +233,18 @@ Status StoreMeasurements(SqlTransaction& sql,
   return StorePoints(sql, measured);
 }
 
-Status SqlStore::PutMeasurements(std::span<const Measurement> measurements) {
-  return database_->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
+}  // namespace
+
+Status Measurements::PutMeasurements(
+    std::span<const Measurement> measurements) {
+  return database_.Write([&](SqlTransaction& sql) {
     return StoreMeasurements(sql, measurements);
   });
 }
 
-Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
-                               std::span<const CompleteBatch> batches,
-                               UnixMillis now_ms) {
+Status Measurements::ImportProfile(std::span<const Measurement> measurements,
+                                   std::span<const CompleteBatch> batches,
+                                   UnixMillis now_ms) {
   std::vector<CompleteBatch> sorted(batches.begin(), batches.end());
   for (const CompleteBatch& batch : sorted) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a complete batch's kind", batch.kind));
@@ -254,36 +259,35 @@ Status SqlStore::ImportProfile(std::span<const Measurement> measurements,
     return key(a) == key(b);
   };
   sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
-  return database_->Run(
-      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-        UCUDNN_RETURN_IF_ERROR(StoreMeasurements(sql, measurements));
-        SqlRows rows(
-            "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes "
-            "BIGINT, "
-            "driver TEXT");
-        for (const CompleteBatch& b : sorted) {
-          rows.Add({b.kind, b.problem, b.batch.count(), b.max_workspace.count(),
-                    b.driver});
-        }
-        return sql.Execute(
-            fmt::format(
-                "INSERT INTO tasks ({0}, goal, priority, state, attempts, "
-                "failures, lease_token, agent, device, lease_until_ms, error, "
-                "created_ms, finished_ms) SELECT {0}, '', 0, 'done', 0, 0, 0, "
-                "'', "
-                "'', 0, '', CAST($1 AS BIGINT), CAST($1 AS BIGINT) FROM $rows "
-                "WHERE true ON CONFLICT (kind, problem, batch, goal) DO UPDATE "
-                "SET "
-                "state = 'done', error = '', driver = excluded.driver, "
-                "finished_ms = excluded.finished_ms "
-                "WHERE tasks.state IN ('pending', 'failed') AND "
-                "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
-                rows.Names()),
-            rows, {now_ms});
-      });
+  return database_.Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(StoreMeasurements(sql, measurements));
+    SqlRows rows(
+        "kind TEXT, problem TEXT, batch BIGINT, max_workspace_bytes "
+        "BIGINT, "
+        "driver TEXT");
+    for (const CompleteBatch& b : sorted) {
+      rows.Add({b.kind, b.problem, b.batch.count(), b.max_workspace.count(),
+                b.driver});
+    }
+    return sql.Execute(
+        fmt::format(
+            "INSERT INTO tasks ({0}, goal, priority, state, attempts, "
+            "failures, lease_token, agent, device, lease_until_ms, error, "
+            "created_ms, finished_ms) SELECT {0}, '', 0, 'done', 0, 0, 0, "
+            "'', "
+            "'', 0, '', CAST($1 AS BIGINT), CAST($1 AS BIGINT) FROM $rows "
+            "WHERE true ON CONFLICT (kind, problem, batch, goal) DO UPDATE "
+            "SET "
+            "state = 'done', error = '', driver = excluded.driver, "
+            "finished_ms = excluded.finished_ms "
+            "WHERE tasks.state IN ('pending', 'failed') AND "
+            "tasks.max_workspace_bytes <= excluded.max_workspace_bytes",
+            rows.Names()),
+        rows, {now_ms});
+  });
 }
 
-Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
+Result<std::vector<CompleteBatch>> Measurements::ListCompleteBatches(
     const std::string& kind, const std::string& problem) {
   std::string of_problem;
   std::vector<SqlValue> parameters = {kind};
@@ -291,47 +295,42 @@ Result<std::vector<CompleteBatch>> SqlStore::ListCompleteBatches(
     of_problem = "AND problem = $2 ";
     parameters.emplace_back(problem);
   }
-  return InTransaction(
-      *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
-        return Records(
-            sql.Query(
-                fmt::format(
-                    "SELECT kind, problem, batch, max_workspace_bytes, "
-                    "driver FROM tasks WHERE kind = $1 {}AND goal = '' AND "
-                    "state = 'done' ORDER BY problem, batch",
-                    of_problem),
-                parameters),
-            [](const SqlRow& row) -> Result<CompleteBatch> {
-              return CompleteBatch{row.Text(0), row.Text(1),
-                                   BatchSize(row.Int(2)), Bytes(row.Int(3)),
-                                   row.Text(4)};
-            });
-      });
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(
+            fmt::format("SELECT kind, problem, batch, max_workspace_bytes, "
+                        "driver FROM tasks WHERE kind = $1 {}AND goal = '' AND "
+                        "state = 'done' ORDER BY problem, batch",
+                        of_problem),
+            parameters),
+        [](const SqlRow& row) -> Result<CompleteBatch> {
+          return CompleteBatch{row.Text(0), row.Text(1), BatchSize(row.Int(2)),
+                               Bytes(row.Int(3)), row.Text(4)};
+        });
+  });
 }
 
-Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
+Result<std::vector<Measurement>> Measurements::LoadMeasurements(
     const std::string& kind, const std::string& after,
     std::int64_t max_points) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(max_points));
   UCUDNN_ASSIGN_OR_RETURN(
       const auto rows,
-      InTransaction(
-          *database_, TransactionMode::kRead,
-          [&](SqlTransaction& sql) -> Result<std::vector<SqlRow>> {
-            // One more than fits shows whether the last problem is cut: each
-            // batch has a point at least.
-            UCUDNN_ASSIGN_OR_RETURN(
-                const auto batches,
-                sql.Query("SELECT problem, points FROM measured_batches WHERE "
-                          "kind = $1 AND problem > $2 ORDER BY problem LIMIT "
-                          "$3",
-                          {kind, after, max_points + 1}));
-            if (batches.empty()) return batches;
-            return sql.Query(
-                "SELECT problem, body FROM measured_batches WHERE kind = $1 "
-                "AND problem > $2 AND problem <= $3",
-                {kind, after, LastWhole(batches, max_points)});
-          }));
+      database_.Read([&](SqlTransaction& sql) -> Result<std::vector<SqlRow>> {
+        // One more than fits shows whether the last problem is cut: each
+        // batch has a point at least.
+        UCUDNN_ASSIGN_OR_RETURN(
+            const auto batches,
+            sql.Query("SELECT problem, points FROM measured_batches WHERE "
+                      "kind = $1 AND problem > $2 ORDER BY problem LIMIT "
+                      "$3",
+                      {kind, after, max_points + 1}));
+        if (batches.empty()) return batches;
+        return sql.Query(
+            "SELECT problem, body FROM measured_batches WHERE kind = $1 "
+            "AND problem > $2 AND problem <= $3",
+            {kind, after, LastWhole(batches, max_points)});
+      }));
   std::vector<Measurement> measurements;
   for (const SqlRow& row : rows) {
     UCUDNN_ASSIGN_OR_RETURN(auto stored, PointsOf(row, 1));
@@ -351,7 +350,7 @@ Result<std::vector<Measurement>> SqlStore::LoadMeasurements(
   return measurements;
 }
 
-Result<PointsByProblem> SqlStore::LoadProfile(
+Result<PointsByProblem> Measurements::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
     std::span<const BatchSize> batches, std::span<const std::string> drivers) {
   std::string select =
@@ -364,14 +363,12 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   SqlRows named("problem TEXT");
   for (const std::string& problem : problems) named.Add({problem});
   UCUDNN_ASSIGN_OR_RETURN(
-      const auto found,
-      InTransaction(
-          *database_, TransactionMode::kRead, [&](SqlTransaction& sql) {
-            if (problems.empty()) return sql.Query(select, {kind});
-            return sql.Query(
-                select + " AND problem IN (SELECT rows.problem FROM $rows)",
-                named, {kind});
-          }));
+      const auto found, database_.Read([&](SqlTransaction& sql) {
+        if (problems.empty()) return sql.Query(select, {kind});
+        return sql.Query(
+            select + " AND problem IN (SELECT rows.problem FROM $rows)", named,
+            {kind});
+      }));
   PointsByProblem points;
   for (const SqlRow& row : found) {
     UCUDNN_ASSIGN_OR_RETURN(auto stored, PointsOf(row, 1));
@@ -396,28 +393,26 @@ Result<PointsByProblem> SqlStore::LoadProfile(
   return points;
 }
 
-Result<std::vector<ProfileSummary>> SqlStore::ListProfiles() {
+Result<std::vector<ProfileSummary>> Measurements::ListProfiles() {
   using Summaries = std::vector<ProfileSummary>;
-  return InTransaction(
-      *database_, TransactionMode::kRead,
-      [](SqlTransaction& sql) -> Result<Summaries> {
-        UCUDNN_ASSIGN_OR_RETURN(
-            Summaries profiles,
-            Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), "
-                              "CAST(SUM(points) AS BIGINT), MAX(measured_ms) "
-                              "FROM measured_batches GROUP BY kind "
-                              "ORDER BY kind"),
-                    [](const SqlRow& row) -> Result<ProfileSummary> {
-                      ProfileSummary summary;
-                      summary.kind = row.Text(0);
-                      summary.problems = row.Int(1);
-                      summary.points = row.Int(2);
-                      summary.last_measured_ms = row.Int(3);
-                      return summary;
-                    }));
-        UCUDNN_RETURN_IF_ERROR(CountByDriver(sql, &profiles));
-        return profiles;
-      });
+  return database_.Read([](SqlTransaction& sql) -> Result<Summaries> {
+    UCUDNN_ASSIGN_OR_RETURN(
+        Summaries profiles,
+        Records(sql.Query("SELECT kind, COUNT(DISTINCT problem), "
+                          "CAST(SUM(points) AS BIGINT), MAX(measured_ms) "
+                          "FROM measured_batches GROUP BY kind "
+                          "ORDER BY kind"),
+                [](const SqlRow& row) -> Result<ProfileSummary> {
+                  ProfileSummary summary;
+                  summary.kind = row.Text(0);
+                  summary.problems = row.Int(1);
+                  summary.points = row.Int(2);
+                  summary.last_measured_ms = row.Int(3);
+                  return summary;
+                }));
+    UCUDNN_RETURN_IF_ERROR(CountByDriver(sql, &profiles));
+    return profiles;
+  });
 }
 
 }  // namespace ucudnn

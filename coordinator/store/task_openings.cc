@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/store/sql_store.h"
+#include "coordinator/store/task_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -52,36 +52,32 @@ Status CheckOpen(const Asker& asker, const OpenTasks& open,
 Result<std::int64_t> OpenInTransaction(
     SqlDatabase& database, const Asker& asker,
     const std::function<Result<std::int64_t>(SqlTransaction&)>& open) {
-  return InTransaction(
-      database, TransactionMode::kWrite,
-      [&](SqlTransaction& sql) -> Result<std::int64_t> {
-        const std::string& lock = sql.dialect().lock_queue;
-        if (!lock.empty()) UCUDNN_RETURN_IF_ERROR(sql.Execute(lock));
-        UCUDNN_ASSIGN_OR_RETURN(const std::int64_t opened, open(sql));
-        if (opened == 0) return 0;
-        OpenTasks others;
-        UCUDNN_ASSIGN_OR_RETURN(const std::int64_t all, CountAll(sql));
-        others.all = all - opened;
-        // Counting the caller's takes longer, and they are no more than all.
-        if (all > std::min(asker.max_open, asker.max_open_of_caller)) {
-          UCUDNN_ASSIGN_OR_RETURN(others.of_caller,
-                                  CountOfCaller(sql, asker.caller));
-          others.of_caller -= opened;
-        }
-        UCUDNN_RETURN_IF_ERROR(CheckOpen(asker, others, opened));
-        return opened;
-      });
+  return database.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
+    const std::string& lock = sql.dialect().lock_queue;
+    if (!lock.empty()) UCUDNN_RETURN_IF_ERROR(sql.Execute(lock));
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t opened, open(sql));
+    if (opened == 0) return 0;
+    OpenTasks others;
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t all, CountAll(sql));
+    others.all = all - opened;
+    // Counting the caller's takes longer, and they are no more than all.
+    if (all > std::min(asker.max_open, asker.max_open_of_caller)) {
+      UCUDNN_ASSIGN_OR_RETURN(others.of_caller,
+                              CountOfCaller(sql, asker.caller));
+      others.of_caller -= opened;
+    }
+    UCUDNN_RETURN_IF_ERROR(CheckOpen(asker, others, opened));
+    return opened;
+  });
 }
 
-Result<OpenTasks> SqlStore::CountOpenTasks(const std::string& caller) {
-  return InTransaction(*database_, TransactionMode::kRead,
-                       [&](SqlTransaction& sql) -> Result<OpenTasks> {
-                         OpenTasks open;
-                         UCUDNN_ASSIGN_OR_RETURN(open.all, CountAll(sql));
-                         UCUDNN_ASSIGN_OR_RETURN(open.of_caller,
-                                                 CountOfCaller(sql, caller));
-                         return open;
-                       });
+Result<OpenTasks> Tasks::CountOpenTasks(const std::string& caller) {
+  return database_.Read([&](SqlTransaction& sql) -> Result<OpenTasks> {
+    OpenTasks open;
+    UCUDNN_ASSIGN_OR_RETURN(open.all, CountAll(sql));
+    UCUDNN_ASSIGN_OR_RETURN(open.of_caller, CountOfCaller(sql, caller));
+    return open;
+  });
 }
 
 }  // namespace ucudnn

@@ -1,9 +1,10 @@
+#include "coordinator/store/store.h"
+
 #include <string_view>
 #include <utility>
 
+#include "coordinator/store/records.h"
 #include "coordinator/store/schema.h"
-#include "coordinator/store/sql_store.h"
-#include "coordinator/store/store.h"
 #include "coordinator/store/timed_database.h"
 
 namespace ucudnn {
@@ -39,6 +40,15 @@ Status CheckDatabaseUrl(const std::string& url) {
       url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
 }
 
+Status Store::CheckWritable() {
+  UCUDNN_RETURN_IF_ERROR(database->CheckRoom());
+  return database->Write([](SqlTransaction& sql) -> Status {
+    return sql.Execute("UPDATE identity SET writes = writes + 1");
+  });
+}
+
+Result<std::string> Store::Epoch() { return database->Read(ReadEpoch); }
+
 Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
                                          TransactionObserver observer) {
   UCUDNN_ASSIGN_OR_RETURN(auto database, OpenDatabase(url));
@@ -47,7 +57,7 @@ Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
                                                std::move(observer));
   }
   UCUDNN_RETURN_IF_ERROR(PrepareSchema(*database));
-  return std::make_unique<SqlStore>(std::move(database));
+  return std::make_unique<Store>(std::move(database));
 }
 
 }  // namespace ucudnn
