@@ -157,7 +157,7 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
   CoordinatorOptions options = wanted->coordinator;
   options.version = running.coordinator.version;
   options.database = running.coordinator.database;
-  coordinator.Reconfigure(std::move(options));
+  coordinator.context.Reconfigure(std::move(options));
   spdlog::set_level(spdlog::level::from_str(wanted->log_level));
   spdlog::info("event=reloaded");
 }
@@ -221,7 +221,8 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   std::jthread maintaining([&](const std::stop_token& stop) {
     RateLimit limit(1, 10'000);
     while (!stop.stop_requested()) {
-      if (const Status maintained = coordinator.Maintain(); !maintained) {
+      if (const Status maintained = coordinator.upkeep.Maintain();
+          !maintained) {
         if (const auto left_out =
                 limit.Allow("maintenance_failed", clock.SteadyMs())) {
           spdlog::warn("event=maintenance_failed error={} left_out={}",

@@ -56,7 +56,7 @@ class LastStatus {
     while (changed_.wait(lock, stop, [this] { return wanted_; })) {
       wanted_ = false;
       lock.unlock();
-      Result<v1::StatusResponse> status = coordinator_.GetStatus({});
+      Result<v1::StatusResponse> status = coordinator_.upkeep.GetStatus({});
       lock.lock();
       ++asked_;
       if (status) {
@@ -109,11 +109,11 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
         if (!admitted) return ReplyError(admitted.error(), response);
         const auto known = last->Get();
         if (!known) return ReplyError(known.error(), response, 503);
-        response->set_content(
-            dispatcher.metrics().Text(known->status, known->age,
-                                      dispatcher.coordinator().activity()),
-            "application/openmetrics-text; version=1.0.0; "
-            "charset=utf-8");
+        response->set_content(dispatcher.metrics().Text(
+                                  known->status, known->age,
+                                  dispatcher.coordinator().context.activity),
+                              "application/openmetrics-text; version=1.0.0; "
+                              "charset=utf-8");
       });
 }
 
