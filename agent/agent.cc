@@ -44,7 +44,8 @@ class Agent {
   }
 
   Status Run() {
-    Register();
+    UCUDNN_RETURN_IF_ERROR(Register());
+    is_registered_ = true;
     {
       std::vector<std::jthread> threads;
       for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -89,12 +90,14 @@ class Agent {
     if (options_.alive) options_.alive();
   }
 
-  // Retries until it succeeds or the agent must stop.
-  void Register() {
+  // Retries until it succeeds or the agent must stop. kAlreadyExists: another
+  // machine has an agent of this name, unless this one worked before.
+  Status Register() {
     const std::lock_guard lock(register_mutex_);
     v1::RegisterRequest request;
     request.set_agent_id(options_.id);
     request.set_host(options_.host);
+    request.set_machine_id(options_.machine_id);
     request.set_version(options_.version);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const DeviceInfo& info = devices_[i]->info();
@@ -117,12 +120,16 @@ class Agent {
             std::clamp<std::int64_t>(response->heartbeat_ms(), 50, 60'000));
         spdlog::info("event=registered agent={} devices={}", options_.id,
                      devices_.size());
-        return;
+        return {};
+      }
+      if (response.error().code == Code::kAlreadyExists && !is_registered_) {
+        return tl::unexpected<Error>(response.error());
       }
       spdlog::warn("event=register_failed error={}",
                    Quoted(response.error().message));
       Pause(stop_, NextWait(&backoff));
     }
+    return {};
   }
 
   // One device's thread: lease, measure, report.
@@ -131,7 +138,7 @@ class Agent {
     Backoff backoff;
     while (!stop_.stop_requested()) {
       if (!WaitUntilFree(index)) return;
-      if (HasOtherConditions(index)) Register();
+      if (HasOtherConditions(index)) (void)Register();
       v1::LeaseTasksRequest request;
       request.set_agent_id(options_.id);
       request.set_device_id(device.info().id);
@@ -143,7 +150,7 @@ class Agent {
         spdlog::warn("event=lease_failed device={} error={}", device.info().id,
                      Quoted(leased.error().message));
         if (leased.error().code == Code::kNotFound) {
-          Register();
+          (void)Register();
         } else {
           Pause(stop_, NextWait(&backoff));
         }
@@ -418,7 +425,9 @@ class Agent {
       }
       const auto response = link_.Heartbeat(request);
       answered = response.has_value();
-      if (!response && response.error().code == Code::kNotFound) Register();
+      if (!response && response.error().code == Code::kNotFound) {
+        (void)Register();
+      }
     }
   }
 
@@ -445,6 +454,7 @@ class Agent {
   std::stop_token stop_;
   std::atomic<milliseconds> heartbeat_{milliseconds(2000)};
   std::mutex register_mutex_;  // one registration at a time
+  std::atomic<bool> is_registered_ = false;
   std::mutex model_mutex_;     // one device model at a time
   DeviceStates states_;
   std::mutex mutex_;

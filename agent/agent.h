@@ -21,8 +21,8 @@
 #include "base/measured_point.h"
 #include "base/result.h"
 #include "base/training/device_model.h"
-#include "campaign/campaign.h"
 #include "device/device.h"
+#include "device/measure/campaign.h"
 
 namespace ucudnn {
 
@@ -39,6 +39,7 @@ using ModelMeasurer = std::function<Result<DeviceModel>(
 struct AgentOptions {
   std::string id;
   std::string host;
+  std::string machine_id = {};  // of two hosts with one name; may be empty
   std::string version;
   int tasks_per_lease = 2;  // few, so that equal devices finish together
   // How long runs and reports may continue after the agent was asked to stop;
@@ -68,7 +69,8 @@ struct AgentOptions {
 // (docs/adr/0020). A device that breaks is reported as lost, with the reason,
 // and no longer used; the others continue. kFailedPrecondition if there is no
 // device; kDataLoss, at once, when the last one broke: a new process may be
-// able to use them.
+// able to use them; kAlreadyExists: an agent of this name works on another
+// machine.
 Status RunAgent(const AgentOptions& options, Link& link,
                 const std::vector<std::unique_ptr<Device>>& devices,
                 const Measurer& measure, std::stop_token stop);

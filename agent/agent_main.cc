@@ -91,6 +91,12 @@ Status Work(Options options, const std::stop_token& asked_to_stop,
     spdlog::info("event=device id={} kind={} driver={}", device->info().id,
                  Quoted(ToString(device->info().kind)),
                  Quoted(device->info().driver));
+    if (const Status told = CheckProcesses(device->info()); !told) {
+      spdlog::warn("event=gpu_not_watched id={} why={}", device->info().id,
+                   Quoted(told.error().message + "; it is not known whether "
+                          "other processes compute on it, nor its clocks and "
+                          "power cap: it is measured all the same"));
+    }
   }
   // Looked up by id, since callbacks receive only a DeviceInfo.
   std::map<std::string, std::string> methods;
@@ -167,6 +173,7 @@ struct CommandLine {
 
 CommandLine::CommandLine() {
   options.agent.host = HostName();
+  options.agent.machine_id = MachineId();
   options.agent.version = UCUDNN_VERSION;
   options.agent.clocks = ClocksOf;
   app.name("ucudnn-agent");

@@ -9,10 +9,8 @@ namespace {
 
 class GrpcLink final : public Link {
  public:
-  GrpcLink(std::vector<std::string> coordinators, Access access,
-           std::chrono::milliseconds reconnect_spread)
-      : caller_(std::move(coordinators), std::move(access), {}, Waiting::Real(),
-                reconnect_spread) {}
+  explicit GrpcLink(std::unique_ptr<ServiceCaller<v1::AgentService>> caller)
+      : caller_(std::move(caller)) {}
 
   Result<v1::RegisterResponse> Register(
       const v1::RegisterRequest& request) override {
@@ -46,11 +44,11 @@ class GrpcLink final : public Link {
   Result<Response> Call(
       ServiceCaller<v1::AgentService>::Method<Request, Response> method,
       const Request& request) {
-    return caller_.Call(method, request,
-                        RetryPolicy::OneRound(std::chrono::seconds(10)));
+    return caller_->Call(method, request,
+                         RetryPolicy::OneRound(std::chrono::seconds(10)));
   }
 
-  ServiceCaller<v1::AgentService> caller_;
+  const std::unique_ptr<ServiceCaller<v1::AgentService>> caller_;
 };
 
 }  // namespace
@@ -58,10 +56,12 @@ class GrpcLink final : public Link {
 Result<std::unique_ptr<Link>> MakeGrpcLink(
     std::vector<std::string> coordinators, const CredentialFiles& credentials,
     std::chrono::milliseconds reconnect_spread) {
-  UCUDNN_ASSIGN_OR_RETURN(Access access,
-                          Access::Open(credentials, coordinators));
-  return std::make_unique<GrpcLink>(std::move(coordinators), std::move(access),
-                                    reconnect_spread);
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto caller,
+      ServiceCaller<v1::AgentService>::Open(
+          std::move(coordinators),
+          {.credentials = credentials, .reconnect_spread = reconnect_spread}));
+  return std::make_unique<GrpcLink>(std::move(caller));
 }
 
 }  // namespace ucudnn

@@ -98,7 +98,8 @@ Status Merge(const KernelProfile& kernel, Precision precision,
 }  // namespace
 
 std::string LabelOf(const KernelId& id) {
-  return fmt::format("{} {} {}", id.layer, Name(id.op), Name(id.precision));
+  return fmt::format("{}{}{} {}", id.layer, id.layer.empty() ? "" : " ",
+                     Name(id.op), Name(id.precision));
 }
 
 Result<Profile> SelectKernels(const Profile& profile,

@@ -2,6 +2,7 @@
 # are used if found, and listed at the end of configuring; those of the third are
 # required by the tests (deploy/install-packages.sh --tests).
 
+find_package(CURL REQUIRED) # its header: client/dropin/ask loads it
 find_package(Threads REQUIRED)
 find_package(fmt CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
@@ -17,6 +18,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc) # with CLP
 
 find_package(MPI COMPONENTS CXX QUIET)
 find_package(oneDNN QUIET)
@@ -32,8 +34,6 @@ if(BUILD_TESTING)
   find_library(RAPIDCHECK_LIBRARY rapidcheck REQUIRED)
   find_package(benchmark CONFIG REQUIRED)
   find_package(GLPK REQUIRED)
-  pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc)
-  find_program(MKDOCS mkdocs REQUIRED)
   find_program(CHROMIUM chromium REQUIRED)
   # Debian's Python, and that of deploy/python-venv.sh, which has PyTorch.
   find_program(UCUDNN_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)

@@ -107,11 +107,15 @@ ucudnn_package_files(ucudnn-coord
   FILES ${PROJECT_SOURCE_DIR}/deploy/monitoring/alerts.yaml
         ${PROJECT_SOURCE_DIR}/deploy/monitoring/grafana.json
   DESTINATION share/ucudnn/monitoring)
+ucudnn_package_files(ucudnn-coord
+  PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/certificates.sh
+  DESTINATION share/ucudnn)
 ucudnn_daemon_package(ucudnn-coord
   COMPONENTS coordinator
   PROGRAMS ucudnn-coord
   SETTINGS coordinator.toml
   STATE var/lib/ucudnn
+  RECOMMENDS openssl
   SUGGESTS postgresql prometheus
   SUMMARY "plans for training on unlike GPUs: the coordinator"
   DESCRIPTION "It stores what agents measure of convolutions, and serves optimal plans made
@@ -142,6 +146,7 @@ file(CONFIGURE OUTPUT ${FILES}/triggers CONTENT "activate-noawait ldconfig\n")
 ucudnn_package(libucudnn0
   COMPONENTS library
   SECTION libs
+  RECOMMENDS "libcurl4 | libcurl3-gnutls"
   CONTROL ${FILES}/shlibs ${FILES}/triggers
   SUMMARY "plans for training on unlike GPUs: shared libraries"
   DESCRIPTION "Sessions of MPI jobs, solvers, planned convolutions, and cuDNN's functions

@@ -34,7 +34,8 @@ endif()
 
 # Declares headers of the target. Each must compile alone: that of a source
 # name.cc, which includes name.h first, does in dev, where sources are compiled
-# one by one; the others do in all_verify_interface_header_sets.
+# one by one; the others do in all_verify_interface_header_sets. tests/nightly.sh
+# builds both.
 function(ucudnn_headers TARGET SCOPE)
   foreach(HEADER ${ARGN})
     cmake_path(REPLACE_EXTENSION HEADER cc OUTPUT_VARIABLE SOURCE)

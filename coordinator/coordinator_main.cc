@@ -27,7 +27,6 @@
 #include "base/service/rate_limit.h"
 #include "base/service/signals.h"
 #include "base/service/supervisor.h"
-#include "coordinator/certs_command.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
@@ -157,6 +156,7 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
   CoordinatorOptions options = wanted->coordinator;
   options.version = running.coordinator.version;
   options.database = running.coordinator.database;
+  options.grpc_port = running.coordinator.grpc_port;
   coordinator.context.Reconfigure(std::move(options));
   spdlog::set_level(spdlog::level::from_str(wanted->log_level));
   spdlog::info("event=reloaded");
@@ -192,6 +192,8 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
                         guard == nullptr ? Guard::None() : *guard);
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
+  options.coordinator.grpc_port = rpc->port();
+  coordinator.context.Reconfigure(options.coordinator);
   const auto ask = [&]() -> Status {
     UCUDNN_RETURN_IF_ERROR(rpc->Accepting());
     return store->CheckWritable();
@@ -300,9 +302,8 @@ struct CommandLine {
   CommandLine();
 
   Options options;
-  std::string config;             // the file for serve
-  std::string to_check;           // the file for check
-  std::function<Status()> certs;  // set by a subcommand of certs
+  std::string config;    // the file for serve
+  std::string to_check;  // the file for check
   CLI::App app{"Stores measurements and serves the plans made from them."};
   CLI::App* daemon = nullptr;
 };
@@ -440,7 +441,6 @@ CommandLine::CommandLine() {
       ->add_option("--log-level", options.log_level,
                    "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
-  AddCertsCommand(&app, &certs);
   app.add_subcommand("check", "Check a file for --config without serving")
       ->add_option("file", to_check, "The TOML file")
       ->required()
@@ -460,9 +460,9 @@ Result<Options> Reread(int argc, char** argv) {
 }
 
 Status Run(CommandLine& line, int argc, char** argv) {
-  if (line.certs) return line.certs();
   if (!line.to_check.empty()) {
     UCUDNN_RETURN_IF_ERROR(ReadConfigFile(line.to_check, *line.daemon));
+    UCUDNN_RETURN_IF_ERROR(OpenGuard(line.options));
     fmt::print("{}: no errors found\n", line.to_check);
     return {};
   }

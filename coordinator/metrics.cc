@@ -209,8 +209,17 @@ void Metrics::CountTransaction(bool write, std::chrono::nanoseconds took) {
 
 std::string Metrics::Text(const v1::StatusResponse& status,
                           std::chrono::nanoseconds age,
-                          const Activity& activity) const {
+                          const Activity& activity,
+                          const std::map<std::string, std::int64_t>& until)
+    const {
   std::vector<MetricFamily> families = registry_.Collect();
+  if (!until.empty()) {
+    families.push_back(
+        Gauge("ucudnn_certificate_expires_timestamp_seconds",
+              "When the coordinator's certificate expires, and the first of "
+              "those that callers showed, by role",
+              "role", {until.begin(), until.end()}));
+  }
   families.push_back(
       Single("ucudnn_status_age_seconds",
              "How long ago the database told the numbers of agents, devices, "

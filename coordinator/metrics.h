@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,10 +38,12 @@ class Metrics {
   void SetRpc(std::size_t running, std::size_t unread, std::size_t ended);
 
   // All counters, what the coordinator did, the gauges of `status`, which was
-  // read `age` ago, and those of this process, as OpenMetrics 1.0 text.
+  // read `age` ago, when certificates expire (Guard::Expiries), and those of
+  // this process, as OpenMetrics 1.0 text.
   std::string Text(const v1::StatusResponse& status,
                    std::chrono::nanoseconds age,
-                   const Activity& activity) const;
+                   const Activity& activity,
+                   const std::map<std::string, std::int64_t>& until = {}) const;
 
  private:
   prometheus::Registry registry_;

@@ -22,7 +22,8 @@ inline constexpr std::int64_t kMaxKeepDays = 36'500;
 
 struct CoordinatorOptions {
   std::string version;
-  std::string database;  // for people: sqlite or postgresql
+  std::string database;        // for people: sqlite or postgresql
+  std::int32_t grpc_port = 0;  // for people
   std::int64_t lease_ms = 30'000;
   std::int64_t heartbeat_ms = 2'000;
   // An agent that is silent for this long is gone.

@@ -13,7 +13,7 @@ packages=(
   # build
   g++ cmake ninja-build pkg-config ccache ca-certificates
   libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
-  libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev
+  libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev coinor-libcbc-dev
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
@@ -25,15 +25,16 @@ packages=(
 command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql coinor-libcbc-dev libglpk-dev curl python3 clang libclang-rt-14-dev
+  postgresql libglpk-dev curl openssl python3 clang libclang-rt-14-dev
   lld
   python3-venv
+  libcurl3-gnutls
   chromium fonts-dejavu-core
   # Debian packages
   lintian help2man man-db sqlite3
   # sites
   prometheus python3-yaml systemd
-  mkdocs python3-matplotlib python3-scipy
+  python3-matplotlib python3-scipy
 )
 # So will a kubectl from elsewhere, whose package excludes Debian's.
 command -v kubectl >/dev/null || test_packages+=(kubernetes-client)

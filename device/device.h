@@ -3,9 +3,8 @@
 
 // The port to one device: it lists the algorithms that solve a convolution of a
 // batch with their workspaces, runs one of them, and times it. Backends: cuDNN
-// (device/cudnn), oneDNN on CPUs (device/onednn), recorded profiles
-// (device/recorded). The agent measures through this port, the client library
-// executes plans through it.
+// (device/cudnn) and oneDNN on CPUs (device/onednn). The agent measures through
+// this port, the client library executes plans through it.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto candidates,
 //                           device.ListAlgorithms(problem, batch));

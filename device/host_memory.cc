@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/service/cgroup.h"
+
 namespace ucudnn {
 
 Bytes TotalHostMemory() {
@@ -14,12 +16,13 @@ Bytes TotalHostMemory() {
 }
 
 Bytes AvailableHostMemory() {
+  Bytes free = TotalHostMemory();
   std::ifstream file("/proc/meminfo");
   std::string key;
   for (std::int64_t kib = 0; file >> key >> kib; file.ignore(64, '\n')) {
-    if (key == "MemAvailable:") return Bytes(kib) * 1024;
+    if (key == "MemAvailable:") free = Bytes(kib) * 1024;
   }
-  return TotalHostMemory();
+  return std::min(free, ReadCgroupLimits().memory.value_or(free));
 }
 
 Result<DeviceBuffer> AllocateHostMemory(Bytes size) {

@@ -11,8 +11,8 @@
 namespace ucudnn {
 
 Bytes TotalHostMemory();
-// Memory available without swapping; TotalHostMemory() if the system does not
-// say.
+// Memory available without swapping, within the limits of the container or job
+// (cgroups); TotalHostMemory() if the system does not say.
 Bytes AvailableHostMemory();
 
 // Aligned to 256 bytes; not zeroed, and not backed by pages before it is

@@ -4,8 +4,9 @@
 #include <iterator>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
+
+#include "base/service/host.h"
 
 // One function for each backend, in order of preference.
 #ifdef UCUDNN_WITH_CUDNN
@@ -30,8 +31,7 @@ Result<Devices> OpenGpus([[maybe_unused]] const DeviceOptions& options) {
   cudnn.graph = !options.quick_listing;
   cudnn.graph_if_needed = options.quick_listing;
   cudnn.branches = options.branches;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  cudnn.listing_threads = std::clamp(cores / 2, 1, 8);
+  cudnn.listing_threads = std::clamp(UsableCores() / 2, 1, 8);
   if (options.gpu_slices.empty()) return OpenCudnnDevices(cudnn);
   Devices slices;
   for (const std::int64_t sms : options.gpu_slices) {
@@ -51,7 +51,7 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
   const int available = static_cast<int>(cores.size());
   const int threads = options.cpu_threads > 0
                           ? options.cpu_threads
-                          : std::max(1, available / options.cpu_devices);
+                          : std::max(1, UsableCores() / options.cpu_devices);
   const bool own_cores =
       options.cpu_devices > 1 && threads <= available / options.cpu_devices;
   Devices devices;
@@ -89,6 +89,15 @@ DeviceClocks ClocksOf([[maybe_unused]] const DeviceInfo& device) {
   if (const auto state = ReadGpuState(device.id)) {
     return {state->sm_clock_mhz, state->memory_clock_mhz,
             ThrottleText(state->throttle_reasons)};
+  }
+#endif
+  return {};
+}
+
+Status CheckProcesses([[maybe_unused]] const DeviceInfo& device) {
+#ifdef UCUDNN_WITH_CUDNN
+  if (!device.id.starts_with("cpu-")) {
+    UCUDNN_RETURN_IF_ERROR(ComputeProcesses(device.id));
   }
 #endif
   return {};

@@ -35,7 +35,7 @@ struct DeviceOptions {
   // Without a GPU, the CPU serves as this many devices. If there are several,
   // each has its own cores if there are enough.
   int cpu_devices = 1;
-  int cpu_threads = 0;  // per device; 0: an even share of the cores
+  int cpu_threads = 0;  // per device; 0: an even share of the usable cores
   // CPU device ids are "cpu-<name>-<n>"; empty: the host's name. Processes that
   // register devices with a coordinator need unique names.
   std::string cpu_name = {};
@@ -49,6 +49,10 @@ Result<std::int64_t> ParseGpuSlice(std::string_view text);
 // An open device's current clocks and throttle reasons; empty if unavailable.
 // Costs no time on the device; thread safe.
 DeviceClocks ClocksOf(const DeviceInfo& device);
+
+// Whether anything tells which other processes use an open device: without
+// that, it is measured also while others slow it down. The reason, if not.
+Status CheckProcesses(const DeviceInfo& device);
 
 // The conditions of measurements on an open device now: its driver, and
 // settings that change its times (a power cap, clocks). Costs no time on the

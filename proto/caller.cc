@@ -104,12 +104,21 @@ Status Caller::Reach(
     if (stop_.stop_requested()) return Stopped().status;
     const auto now = std::chrono::system_clock::now();
     if (now >= end) {
-      return Fail(Code::kUnavailable,
-                  "no coordinator answers at {} within {} s{}", name_,
-                  static_cast<double>(patience.count()) / 1000, access_.How());
+      return Fail(Code::kUnavailable, "no coordinator answers at {}{}: {}",
+                  name_, access_.How(), WhyUnreachable());
     }
     channels.back()->WaitForStateChange(state, std::min(end, now + kLook));
   }
+}
+
+std::string Caller::WhyUnreachable() const {
+  std::string text;
+  for (const std::string& coordinator : coordinators_) {
+    const std::string why = access_.WhyUnreachable(coordinator);
+    if (coordinators_.size() == 1) return why;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", coordinator, why);
+  }
+  return text;
 }
 
 void Caller::Reconnect(grpc::Channel& channel,
@@ -150,6 +159,11 @@ Status Caller::Run(
   const bool transport =
       !result.answered && (error.code == Code::kUnavailable ||
                            error.code == Code::kDeadlineExceeded);
+  // So begin gRPC's texts where there is no connection.
+  if (transport && (error.message.starts_with("failed to connect to") ||
+                    error.message.starts_with("DNS resolution failed"))) {
+    error.message = WhyUnreachable();
+  }
   if (transport) {
     error.message = fmt::format(
         "coordinator{} {} cannot be reached{}: {} ({} {})",

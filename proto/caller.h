@@ -5,9 +5,11 @@
 // is retried by its policy (base/service/retry.h), fails over through the list,
 // and is cancelled when a stop is requested.
 //
-//   ServiceCaller<v1::AgentService> agents({"a:7460", "b:7460"});
+//   using Agents = ServiceCaller<v1::AgentService>;
+//   UCUDNN_ASSIGN_OR_RETURN(const auto agents,
+//                           Agents::Open({"a:7460", "b:7460"}, {}));
 //   const Result<v1::RegisterResponse> response =
-//       agents.Call(&v1::AgentService::Stub::Register, request, policy);
+//       agents->Call(&Agents::Stub::Register, request, policy);
 //
 // Errors are the coordinator's own; or kUnavailable or kDeadlineExceeded, which
 // name the coordinators, if none answers within the budget; or kCancelled after
@@ -24,11 +26,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/credentials.h"
 #include "base/service/retry.h"
 #include "proto/channel.h"
 
@@ -36,6 +41,16 @@ namespace ucudnn {
 
 class Caller {
  public:
+  struct Options {
+    CredentialFiles credentials = {};
+    std::string job_key = {};  // proto/job_key.h; empty: none
+    // Once it is requested, calls return kCancelled.
+    std::stop_token stop = {};
+    std::optional<Waiting> waiting = {};  // between attempts; real by default
+    // Over how long those reconnect who lose a coordinator at once.
+    Milliseconds reconnect_spread = {};
+  };
+
   // Does not connect yet: the first call does. `coordinators` holds at
   // least one "host:port". Callers that lose a coordinator at once reconnect at
   // moments that are spread over `reconnect_spread`.
@@ -57,6 +72,8 @@ class Caller {
   // for at most half of the time that a call with this deadline has left.
   void Reconnect(grpc::Channel& channel,
                  std::chrono::system_clock::time_point deadline) const;
+  // Why the coordinators cannot be reached; with several, that of each.
+  std::string WhyUnreachable() const;
   // Makes the attempts of one call.
   Status Run(const RetryPolicy& policy,
              const std::function<grpc::Status(std::size_t coordinator,
@@ -80,6 +97,19 @@ class ServiceCaller : public Caller {
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&,
                                         Response*);
 
+  // Errors of Access::Open (proto/channel.h).
+  static Result<std::unique_ptr<ServiceCaller>> Open(
+      std::vector<std::string> coordinators, Options options) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        Access access,
+        Access::Open(options.credentials, coordinators, options.job_key));
+    Waiting waiting = options.waiting ? *std::move(options.waiting)
+                                      : Waiting::Real(options.stop);
+    return std::make_unique<ServiceCaller>(
+        std::move(coordinators), std::move(access), std::move(options.stop),
+        std::move(waiting), options.reconnect_spread);
+  }
+
   explicit ServiceCaller(std::vector<std::string> coordinators)
       : ServiceCaller(std::move(coordinators), {}, {}, Waiting::Real()) {}
   ServiceCaller(std::vector<std::string> coordinators, Access access,
@@ -101,7 +131,8 @@ class ServiceCaller : public Caller {
 
   template <class Request, class Response>
   Result<Response> Call(Method<Request, Response> method,
-                        const Request& request, const RetryPolicy& policy) {
+                        const Request& request,
+                        const RetryPolicy& policy = {}) {
     Response response;
     UCUDNN_RETURN_IF_ERROR(
         Run(policy, [&](std::size_t i, grpc::ClientContext* context) {

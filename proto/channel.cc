@@ -1,7 +1,11 @@
 #include "proto/channel.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+
+#include <cstdlib>
+#include <mutex>
 
 #include "proto/job_key.h"
 
@@ -20,6 +24,15 @@ std::shared_ptr<grpc::ChannelCredentials> TlsOf(const CredentialFiles& files) {
   return grpc::experimental::TlsCredentials(options);
 }
 
+// WhyUnreachable tells why a handshake failed; gRPC would write it to stderr,
+// too, once for each try. A server of this process may log it all the same.
+void QuietGrpc() {
+  static std::once_flag once;
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  std::call_once(once,
+                 [] { gpr_set_log_function([](gpr_log_func_args*) {}); });
+}
+
 }  // namespace
 
 Result<Access> Access::Open(const CredentialFiles& files,
@@ -29,8 +42,9 @@ Result<Access> Access::Open(const CredentialFiles& files,
   UCUDNN_ASSIGN_OR_RETURN(const std::string token, ReadToken(files));
   UCUDNN_RETURN_IF_ERROR(CheckTokenStaysSecret(files, coordinators));
   Access access;
+  access.files_ = files;
   if (!files.ca.empty()) {
-    access.ca_ = files.ca;
+    QuietGrpc();
     access.credentials_ = TlsOf(files);
   }
   if (!token.empty()) access.authorization_ = "Bearer " + token;
@@ -52,7 +66,7 @@ void Access::AddTo(grpc::ClientContext* context) const {
 }
 
 std::string Access::How() const {
-  return ca_.empty() ? "" : " over TLS (authority " + ca_ + ")";
+  return files_.ca.empty() ? "" : " over TLS (authority " + files_.ca + ")";
 }
 
 }  // namespace ucudnn

@@ -36,9 +36,13 @@ class Access {
   bool tls() const { return credentials_ != nullptr; }
   // "", or " over TLS (authority FILE)" for errors.
   std::string How() const;
+  // Why gRPC does not connect to "host:port", such as an unknown host, TLS on
+  // one side alone, or a certificate that the coordinator or we show. Takes at
+  // most two seconds, and the time to resolve the host.
+  std::string WhyUnreachable(const std::string& endpoint) const;
 
  private:
-  std::string ca_;
+  CredentialFiles files_;
   std::string authorization_;
   std::string job_key_;
   std::shared_ptr<grpc::ChannelCredentials> credentials_;  // null: plaintext

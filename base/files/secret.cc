@@ -15,7 +15,7 @@ Result<std::string> ReadSecret(const std::string& path) {
   if (S_ISREG(status.st_mode) && (mode & kTooMuch) != 0) {
     return Fail(Code::kInvalidArgument,
                 "{} holds a secret, but its mode is {:04o}; 0600 and 0640 are "
-                "accepted (chmod 600 {})",
+                "accepted (chmod 600 {}, or 640 if its group reads it)",
                 path, mode, path);
   }
   return text;

@@ -112,9 +112,8 @@ Status ValidateExcluded(const JobRequest& request) {
     const std::int32_t least = i == 0 ? 0 : excluded[i - 1] + 1;
     if (excluded[i] >= least && excluded[i] < ranks) continue;
     return Fail(Code::kInvalidArgument,
-                "exclude_ranks[{}] is {}; ranks of device_kinds, sorted, are "
-                "accepted",
-                i, excluded[i]);
+                "exclude_ranks[{}] is {}; ranks 0 to {}, sorted, are accepted",
+                i, excluded[i], ranks - 1);
   }
   if (std::ssize(excluded) == ranks) {
     return Fail(Code::kInvalidArgument,

@@ -24,6 +24,14 @@ Endpoint SplitEndpoint(std::string_view text) {
   return {std::string(host), std::string(text.substr(colon + 1))};
 }
 
+std::vector<std::string> ListenAddresses(const std::string& host_and_port) {
+  const Endpoint endpoint = SplitEndpoint(host_and_port);
+  if (endpoint.host != "0.0.0.0" && endpoint.host != "::") {
+    return {host_and_port};
+  }
+  return {"[::]:" + endpoint.port, "0.0.0.0:" + endpoint.port};
+}
+
 bool IsLoopback(std::string_view host_and_port) {
   const std::string_view host =
       host_and_port.substr(0, host_and_port.rfind(':'));

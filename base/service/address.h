@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ucudnn {
 
@@ -17,6 +18,11 @@ struct Endpoint {
 
 // The parts of what IsHostAndPort accepts.
 Endpoint SplitEndpoint(std::string_view text);
+
+// Where a server listens that is given such an address: the first that can be
+// bound. All addresses, 0.0.0.0 and [::], are those of IPv6 and IPv4 together
+// or, on a machine without IPv6, of IPv4.
+std::vector<std::string> ListenAddresses(const std::string& host_and_port);
 
 // Whether such an address is reached from its own host only: localhost,
 // 127.0.0.0/8 or [::1].

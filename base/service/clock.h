@@ -1,9 +1,8 @@
 #ifndef UCUDNN_BASE_SERVICE_CLOCK_H_
 #define UCUDNN_BASE_SERVICE_CLOCK_H_
 
-// The services' clocks, which tests can replace.
+// The services' clocks, which tests replace.
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -32,23 +31,6 @@ class SystemClock final : public Clock {
                std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
-};
-
-class FakeClock final : public Clock {
- public:
-  explicit FakeClock(std::int64_t now_ms) : now_ms_(now_ms) {}
-  std::int64_t NowMs() const override { return now_ms_; }
-  std::int64_t SteadyMs() const override { return steady_ms_; }
-  void Advance(std::chrono::milliseconds by) {
-    now_ms_ += by.count();
-    steady_ms_ += by.count();
-  }
-  // Sets the wall clock, without time going by.
-  void Jump(std::chrono::milliseconds by) { now_ms_ += by.count(); }
-
- private:
-  std::atomic<std::int64_t> now_ms_;
-  std::atomic<std::int64_t> steady_ms_ = 0;
 };
 
 }  // namespace ucudnn

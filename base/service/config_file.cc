@@ -103,8 +103,15 @@ Status Apply(const Setting& setting, CLI::App& app) {
     option.run_callback();
     option.clear();
   } catch (const CLI::Error& error) {
-    return Fail(Code::kInvalidArgument, "{} = '{}': {}", setting.key,
-                fmt::join(*texts, ","), Reason(error, option));
+    std::string shown = fmt::format("{}", fmt::join(*texts, ","));
+    // A database's URL or connection string may hold a password.
+    if (const std::size_t at = std::min(shown.find("://"),
+                                        shown.find("password"));
+        at != std::string::npos) {
+      shown.replace(at, std::string::npos, "...");
+    }
+    return Fail(Code::kInvalidArgument, "{} = '{}': {}", setting.key, shown,
+                Reason(error, option));
   }
   return {};
 }

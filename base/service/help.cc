@@ -40,7 +40,7 @@ class Formatter : public CLI::Formatter {
     if (value.starts_with('[') && value.ends_with(']')) {
       value = value.substr(1, value.size() - 2);
     }
-    if (option->get_required() || option->get_type_size() == 0 ||
+    if (option->get_required() || option->get_items_expected_max() == 0 ||
         value.empty() || value == "{}" || value == "\"\"") {
       return text;
     }
@@ -68,8 +68,10 @@ std::size_t Distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-std::string Question(std::string_view word,
-                     const std::vector<std::string>& known) {
+}  // namespace
+
+std::string DidYouMean(std::string_view word,
+                       const std::vector<std::string>& known) {
   const std::string* best = nullptr;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : known) {
@@ -83,6 +85,8 @@ std::string Question(std::string_view word,
   }
   return best == nullptr ? "" : fmt::format("; did you mean {}?", *best);
 }
+
+namespace {
 
 void AddNames(const CLI::App& app, std::vector<std::string>* names) {
   for (const CLI::Option* option : app.get_options()) {
@@ -99,7 +103,7 @@ void AddNames(const CLI::App& app, std::vector<std::string>* names) {
 // Whether the option `name` of the command takes a value.
 bool TakesValue(const CLI::App& app, const std::string& name) {
   const CLI::Option* option = OptionNamed(app, name);
-  return option != nullptr && option->get_type_size() != 0;
+  return option != nullptr && option->get_items_expected_max() > 0;
 }
 
 // That of the command or its groups.
@@ -153,7 +157,7 @@ const CLI::App* CommandNamed(const CLI::App& app, std::string_view name) {
 
 std::string NoCommand(const CLI::App& app, std::string_view word) {
   return fmt::format("there is no command '{}'{}", Excerpt(word, 40),
-                     Question(word, CommandsOf(app)));
+                     DidYouMean(word, CommandsOf(app)));
 }
 
 const CLI::Option* OptionNamed(const CLI::App& app, const std::string& name) {
@@ -177,7 +181,7 @@ std::string ExplainMistake(const CLI::App& app,
       }
       if (std::ranges::find(known, name) == known.end()) {
         return fmt::format("there is no option {}{}", Excerpt(name, 40),
-                           Question(name, known));
+                           DidYouMean(name, known));
       }
       if (name.size() == word.size() && TakesValue(*at, name)) ++i;
       continue;
@@ -197,18 +201,41 @@ std::string ExplainMistake(const CLI::App& app,
   return "";
 }
 
+namespace {
+
+// The command that was being parsed.
+const CLI::App& CalledIn(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (true) {
+    const auto parsed = at->get_subcommands();
+    const auto next = std::ranges::find_if(
+        parsed, [](const CLI::App* c) { return !c->get_name().empty(); });
+    if (next == parsed.end()) return *at;
+    at = *next;
+  }
+}
+
+}  // namespace
+
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
                const char* const* argv) {
   // CLI11 reports --help and --version as errors with exit code 0.
   if (error.get_exit_code() == 0) return app.exit(error);
   const std::string mistake = ExplainMistake(
       app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
-  if (mistake.empty()) {
-    app.exit(error);
-  } else {
-    std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", app.get_name().c_str(),
-                 mistake.c_str(), app.get_name().c_str());
+  const CLI::App& called = CalledIn(app);
+  if (mistake.empty() && called.get_require_subcommand_min() > 0 &&
+      called.get_subcommands().empty()) {
+    std::fputs(called.help().c_str(), stderr);
+    return 2;
   }
+  std::string name = called.get_name();
+  for (const CLI::App* of = called.get_parent(); of != nullptr;
+       of = of->get_parent()) {
+    name.insert(0, of->get_name() + " ");
+  }
+  std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", app.get_name().c_str(),
+               mistake.empty() ? error.what() : mistake.c_str(), name.c_str());
   return 2;
 }
 

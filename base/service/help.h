@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -31,6 +32,9 @@ std::string ExplainMistake(const CLI::App& app,
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
                const char* const* argv);
 
+// "; did you mean plans?" with what is most like the word, or "".
+std::string DidYouMean(std::string_view word,
+                       const std::vector<std::string>& known);
 // The command of `app` with this name; null if there is none.
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name);
 

@@ -128,8 +128,8 @@ Status Dataflow::Classify(std::size_t index) {
   }
   if (known == kRoles.end()) {
     return Fail(Code::kUnimplemented,
-                "memory plans do not support this operator; see docs/memory.md "
-                "for those that they support");
+                "memory plans do not support this operator; their manual "
+                "lists those that they do");
   }
   roles_[index] = known->role;
   if (known->role == Role::kSameBlock) {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/conv_problem.h"
+#include "base/plan/prediction.h"
 #include "base/text.h"
 #include "client/c_api/error.h"
 #include "client/conv/backend.h"
 #include "client/conv/planned_convolution.h"
 #include "client/conv/prepared_norm.h"
-#include "client/dropin/planner/plan_text.h"
 
 #define UCUDNN_EXPORT __attribute__((visibility("default")))
 
@@ -73,7 +73,7 @@ Result<PlanningDevice::Kernel> ReadKernel(const char* problem,
 
 std::unique_ptr<ucudnn_conv> Wrap(
     std::unique_ptr<PlannedConvolution> convolution) {
-  std::string text = Describe(convolution->plan());
+  std::string text = DivisionText(convolution->plan().micro_batches);
   return std::make_unique<ucudnn_conv>(
       ucudnn_conv{std::move(convolution), std::move(text)});
 }

@@ -85,9 +85,7 @@ constexpr std::array kOptions = {
            }},
     Option{"coordinators",
            [](Options* o, const std::string& text) -> Status {
-             if (!text.empty()) {
-               UCUDNN_RETURN_IF_ERROR(ParseCoordinators(text, "coordinators"));
-             }
+             if (!text.empty()) UCUDNN_RETURN_IF_ERROR(CheckCoordinators(text));
              o->session.coordinators = text;
              return {};
            }},

@@ -128,16 +128,6 @@ Answer AnswerSelected(const Profile& profile, std::string_view text,
   return Within("profile", std::move(kernels).error());
 }
 
-int CallWithCsv(const char* profile, std::size_t size, const char* request,
-                char** answer, AnswerKernels solve) {
-  return Call(profile, size, request, answer,
-              [solve](std::string_view csv, std::string_view text) -> Answer {
-                UCUDNN_ASSIGN_OR_RETURN(const Profile parsed,
-                                        ParseProfileCsv(csv, "profile"));
-                return AnswerSelected(parsed, text, solve);
-              });
-}
-
 Answer NoProfile() {
   return Fail(Code::kInvalidArgument, "the profile is NULL");
 }
@@ -178,37 +168,13 @@ Answer AnswerArena(const Profile& profile, std::string_view model,
 
 extern "C" {
 
-UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.8"; }
+UCUDNN_EXPORT const char* ucudnn_solve_version(void) { return "1.0"; }
 
 UCUDNN_EXPORT int64_t ucudnn_solve_last_least(void) {
   return ucudnn::LastLeast().value_or(-1);
 }
 
 UCUDNN_EXPORT void ucudnn_solve_free(char* answer) { std::free(answer); }
-
-UCUDNN_EXPORT int ucudnn_solve_wr(const char* profile, size_t profile_size,
-                                  const char* request, char** answer) {
-  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
-                             ucudnn::AnswerReuse);
-}
-
-UCUDNN_EXPORT int ucudnn_solve_wd(const char* profile, size_t profile_size,
-                                  const char* request, char** answer) {
-  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
-                             ucudnn::AnswerDivision);
-}
-
-UCUDNN_EXPORT int ucudnn_solve_pareto(const char* profile, size_t profile_size,
-                                      const char* request, char** answer) {
-  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
-                             ucudnn::AnswerFront);
-}
-
-UCUDNN_EXPORT int ucudnn_solve_times(const char* profile, size_t profile_size,
-                                     const char* request, char** answer) {
-  return ucudnn::CallWithCsv(profile, profile_size, request, answer,
-                             ucudnn::AnswerTimes);
-}
 
 UCUDNN_EXPORT int ucudnn_solve_profile_open(const char* profile,
                                             size_t profile_size,

@@ -9,12 +9,12 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/text.h"
 
 namespace ucudnn::ctl {
 namespace {
@@ -26,11 +26,17 @@ std::size_t Width(const std::string& cell) {
                     [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
 }
 
-// Whether the cell is a number, optionally followed by a space and a unit.
+// Whether the cell is a number, optionally followed by a unit: of other texts
+// that begin with a digit, such as ids, others follow a letter.
 bool IsNumber(const std::string& cell) {
-  return !cell.empty() && std::count(cell.begin(), cell.end(), ' ') < 2 &&
-         (std::isdigit(static_cast<unsigned char>(cell[0])) != 0 ||
-          cell[0] == '+' || cell[0] == '-');
+  constexpr char kDigits[] = "0123456789";
+  if (cell.empty() || std::count(cell.begin(), cell.end(), ' ') > 1) {
+    return false;
+  }
+  if (cell[0] == '+' || cell[0] == '-') return true;
+  const std::size_t unit = cell.find_first_not_of("0123456789.,");
+  return unit != 0 && (unit == std::string::npos ||
+                       cell.find_first_of(kDigits, unit) == std::string::npos);
 }
 
 // Whether YAML would read the text, in any case, as a boolean or null.
@@ -135,13 +141,20 @@ int ExitStatus(const Status& status) {
 }
 
 void AddOutputOption(CLI::App* command, OutputFormat* format) {
-  static const std::map<std::string, OutputFormat> kFormats = {
-      {"table", OutputFormat::kTable},
-      {"json", OutputFormat::kJson},
-      {"yaml", OutputFormat::kYaml}};
+  static constexpr std::array<std::string_view, 3> kFormats = {"table", "json",
+                                                               "yaml"};
+  const auto number = [](std::string& text) {
+    const auto found = std::ranges::find(kFormats, text);
+    if (found == kFormats.end()) {
+      return fmt::format("'{}' is given; table, json or yaml is accepted here",
+                         Excerpt(text));
+    }
+    text = std::to_string(found - kFormats.begin());  // the enumerator
+    return std::string();
+  };
   command
       ->add_option("-o,--output", *format, "Output format: table, json or yaml")
-      ->transform(CLI::CheckedTransformer(kFormats).description(""))
+      ->transform(CLI::Validator(number, ""))
       ->option_text("FORMAT")
       ->default_str("table");
 }

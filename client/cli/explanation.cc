@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/plan/prediction.h"
 #include "client/cli/profile_options.h"
 #include "solver/joint.h"
 #include "solver/micro_batch/pareto.h"
@@ -12,7 +13,7 @@ namespace {
 
 Alternative AlternativeAt(const ParetoFront& front, std::size_t i) {
   return {front.LimitOf(i), front.points()[i].time,
-          DescribeMicroBatches(front.PlanAt(i))};
+          DivisionText(front.PlanAt(i))};
 }
 
 // The last division that is planned within the limit.
@@ -41,7 +42,7 @@ class Question {
     ExplainedKernel explained{
         .layer = kernel_.layer,
         .op = kernel_.op,
-        .division = DescribeMicroBatches(kernel_.micro_batches),
+        .division = DivisionText(kernel_.micro_batches),
         .time = kernel_.time};
     UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
                             SolvePareto(points_, request_));

@@ -44,7 +44,7 @@ std::string Rounds(const Json& plan) {
   std::string text;
   for (const Json& round : *rounds) {
     if (!text.empty()) text += " + ";
-    text += fmt::format("{} of {} images", Number<std::int64_t>(round, "count"),
+    text += fmt::format("{} × {}", Number<std::int64_t>(round, "count"),
                         Number<std::int64_t>(round, "batch"));
   }
   return text;
@@ -77,8 +77,10 @@ std::string MemorySummary(const Json& plan) {
   const Nanoseconds ideal =
       Has(plan, "ideal_time_us") ? Time(plan, "ideal_time_us") : bound;
   const Nanoseconds time = Time(plan, "time_us");
-  row("time", fmt::format("{} ({} of all in memory, bound {})", HumanTime(time),
-                          Deviation(time, ideal), HumanTime(bound)));
+  row("time", fmt::format("{} ({}; with all in memory {}, {})", HumanTime(time),
+                          time == bound ? "optimal"
+                                        : "bound " + HumanTime(bound),
+                          HumanTime(ideal), Deviation(time, ideal)));
   if (const auto cut = plan.find("cut_off");
       cut != plan.end() && cut->is_boolean() && cut->get<bool>()) {
     row("search", "cut off by its time limit; another may find a faster plan");

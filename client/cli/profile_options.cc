@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/plan/prediction.h"
 
 namespace ucudnn::ctl {
 namespace {
@@ -133,16 +134,6 @@ Result<Profile> ReadKernels(const ProfileOptions& options) {
   return SelectFrom(profile, options);
 }
 
-std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches) {
-  std::string text;
-  for (const MicroBatch& micro : micro_batches) {
-    if (!text.empty()) text += " + ";
-    text += fmt::format("{} of {} images, {}", micro.count, micro.batch.count(),
-                        micro.algorithm.name);
-  }
-  return text;
-}
-
 std::string PlanTable(const WorkspacePlan& plan) {
   bool has_offsets = false;
   for (const KernelPlan& kernel : plan.kernels) {
@@ -155,7 +146,7 @@ std::string PlanTable(const WorkspacePlan& plan) {
   for (const KernelPlan& kernel : plan.kernels) {
     std::vector<std::string> row = {kernel.layer,
                                     std::string(Name(kernel.op)),
-                                    DescribeMicroBatches(kernel.micro_batches),
+                                    DivisionText(kernel.micro_batches),
                                     HumanBytes(kernel.workspace),
                                     HumanTime(kernel.time),
                                     TimeOrDash(kernel.undivided_time),

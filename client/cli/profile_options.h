@@ -57,9 +57,6 @@ Result<Profile> SelectFrom(const Profile& profile,
 // For people: what a plan does with each kernel, and the totals.
 std::string PlanTable(const WorkspacePlan& plan);
 
-// "32 x 8 FFT_TILING, 1 x 3 GEMM": the size, how often, the algorithm.
-std::string DescribeMicroBatches(const std::vector<MicroBatch>& micro_batches);
-
 }  // namespace ucudnn::ctl
 
 #endif  // UCUDNN_CLIENT_CLI_PROFILE_OPTIONS_H_

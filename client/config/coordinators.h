@@ -1,7 +1,8 @@
 #ifndef UCUDNN_CLIENT_CONFIG_COORDINATORS_H_
 #define UCUDNN_CLIENT_CONFIG_COORDINATORS_H_
 
-// Parses UCUDNN_COORDINATOR, the list of coordinators.
+// Parses UCUDNN_COORDINATOR, the list of coordinators: their addresses for gRPC,
+// and in programs that ask by REST (the drop-in libraries) also those for REST.
 
 #include <string>
 #include <string_view>
@@ -19,6 +20,15 @@ Result<std::vector<std::string>> ParseCoordinators(std::string_view text,
 
 // Returns `text` if it is such a list; the error names no source.
 Result<std::string> CheckCoordinators(const std::string& text);
+
+// As ParseCoordinators, for programs that ask by REST: an entry may also be
+// http://host:port or https://host:port. The error names no source.
+Result<std::vector<std::string>> ParseRestCoordinators(const std::string& text);
+
+// Where a coordinator of such a list serves REST, as host:port: what its URL
+// says, or port 7461 beside gRPC's port 7460, the defaults. kInvalidArgument,
+// telling what to set, for another port of gRPC.
+Result<std::string> RestAddress(std::string_view coordinator);
 
 }  // namespace ucudnn
 

@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "client/config/coordinators.h"
-
 namespace ucudnn {
 namespace {
 
@@ -31,13 +29,8 @@ Result<DropInSettings> ResolveDropInSettings(const Environment& environment) {
   UCUDNN_RETURN_IF_ERROR(
       take(kTotalWorkspaceVariable, &settings.total_workspace));
   UCUDNN_RETURN_IF_ERROR(take(kGraphMemoryVariable, &settings.graph_memory));
-  std::string coordinators;
-  UCUDNN_RETURN_IF_ERROR(take(kCoordinatorVariable, &coordinators));
-  if (!coordinators.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        settings.coordinators,
-        ParseCoordinators(coordinators, kCoordinatorVariable.name));
-  }
+  UCUDNN_RETURN_IF_ERROR(
+      take(kRestCoordinatorVariable, &settings.coordinators));
   settings.credentials = CredentialsFrom(environment);
   UCUDNN_RETURN_IF_ERROR(take(kBatchPolicyVariable, &settings.policy));
   UCUDNN_RETURN_IF_ERROR(take(kPlanFileVariable, &settings.plan_file));

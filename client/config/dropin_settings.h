@@ -10,7 +10,8 @@
 //   UCUDNN_TOTAL_WORKSPACE_SIZE  for all kernels together: WD instead of WR
 //   UCUDNN_GRAPH_MEMORY          device memory for captured graphs; 64MiB, 0:
 //                                nothing is captured
-//   UCUDNN_COORDINATOR           host:port list; asked before measuring
+//   UCUDNN_COORDINATOR           list of host:7460, or http://host:port of
+//                                REST; asked before measuring
 //   UCUDNN_CA, UCUDNN_CERT, UCUDNN_KEY, UCUDNN_TOKEN_FILE
 //                                to ask over TLS (base/service/credentials.h)
 //   UCUDNN_BATCH_SIZE_POLICY     all, powerOfTwo, undivided or
@@ -43,7 +44,7 @@ struct DropInSettings {
   std::optional<Bytes> workspace_limit;
   Bytes total_workspace;  // 0: WR
   Bytes graph_memory = kDefaultGraphMemory;
-  std::vector<std::string> coordinators;
+  std::vector<std::string> coordinators;  // see RestAddress (coordinators.h)
   CredentialFiles credentials;  // not read yet
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::string plan_file;     // empty: none

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/plan/plan.h"
 #include "base/result.h"
@@ -78,6 +79,9 @@ inline constexpr Variable<BatchPolicy> kBatchPolicyVariable = {
 // "host:port,..."; none by default.
 inline constexpr Variable<std::string> kCoordinatorVariable = {
     "UCUDNN_COORDINATOR", CheckCoordinators};
+// The same in programs that ask by REST.
+inline constexpr Variable<std::vector<std::string>> kRestCoordinatorVariable = {
+    kCoordinatorVariable.name, ParseRestCoordinators};
 // File paths; none by default.
 inline constexpr Variable<std::string> kPlanFileVariable = {"UCUDNN_PLAN_FILE",
                                                             internal::AsIs};

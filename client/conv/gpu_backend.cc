@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "client/conv/backend.h"
 #ifdef UCUDNN_WITH_CUDNN
+#include "base/service/host.h"
 #include "client/config/environment.h"
 #include "client/config/variables.h"
 #include "device/cudnn/cudnn_device.h"
@@ -94,8 +94,7 @@ Result<std::unique_ptr<ConvBackend>> OpenGpuBackend(void* stream,
       const auto branches,
       ReadVariable(ProcessEnvironment(), kBranchesVariable));
   options.branches = branches.value_or(false);
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  options.listing_threads = std::clamp(cores / 2, 1, 8);
+  options.listing_threads = std::clamp(UsableCores() / 2, 1, 8);
   UCUDNN_ASSIGN_OR_RETURN(auto device, OpenCudnnDeviceIn(context, options));
   return GpuBackend::Create(std::move(device));
 }

@@ -87,7 +87,6 @@ class Executor {
   std::size_t size() const { return kernels_.size(); }
   // The kernel as it runs now: as planned, or its fallback.
   const KernelPlan& kernel(std::size_t index) const;
-  Bytes arena_size() const { return arena_.size(); }
   const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
   GraphUse graphs() const;
 

@@ -174,8 +174,6 @@ std::unique_ptr<GpuGradients> GpuGradients::With(const DriverApi& driver,
   return std::unique_ptr<GpuGradients>(new GpuGradients(std::move(state)));
 }
 
-bool GpuGradients::pins_window() const { return state_->shared != nullptr; }
-
 std::string GpuGradients::nccl_version() const {
   return state_->nccl == nullptr ? "" : NcclVersion(*state_->nccl);
 }

@@ -36,8 +36,6 @@ class GpuGradients {
                                             const NcclApi* nccl);
   ~GpuGradients();
 
-  // After a sum: whether the driver pinned the memory that the ranks share.
-  bool pins_window() const;
   // NCCL's version; empty without it.
   std::string nccl_version() const;
   // Why this rank does not sum by NCCL, as far as it knows; may be empty.

@@ -56,13 +56,11 @@ bool GpuGradients::State::MayUseNccl() const {
 Result<bool> GpuGradients::State::PrepareNccl(Ranks& ranks,
                                               Ranks::Deadline deadline) {
   if (group != nullptr) return true;
-  CUuuid uuid{};
   UCUDNN_RETURN_IF_ERROR(
       Check(driver->CtxGetDevice(&group_device), "cuCtxGetDevice"));
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->DeviceGetUuid(&uuid, group_device), "cuDeviceGetUuid"));
-  auto created =
-      NcclGroup::Create(*nccl, ranks, cudnn::UuidText(uuid.bytes), deadline);
+  UCUDNN_ASSIGN_OR_RETURN(const std::string uuid,
+                          cudnn::UuidOf(*driver, group_device));
+  auto created = NcclGroup::Create(*nccl, ranks, uuid, deadline);
   if (created) {
     group = *std::move(created);
     return true;

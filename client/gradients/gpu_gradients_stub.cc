@@ -14,7 +14,6 @@ Result<std::unique_ptr<GpuGradients>> GpuGradients::Create() {
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
 
-bool GpuGradients::pins_window() const { return false; }
 std::string GpuGradients::nccl_version() const { return ""; }
 const std::string& GpuGradients::why_not_nccl() const {
   static const std::string kWhy = "this build has no cuDNN backend";

@@ -9,8 +9,11 @@
 #include <csignal>
 #include <cstddef>
 #include <future>
+#include <limits>
 #include <thread>
 #include <utility>
+
+#include "base/units.h"
 
 namespace ucudnn {
 namespace {
@@ -41,6 +44,27 @@ tl::unexpected<Error> MpiFailure(std::string_view call, int code) {
 }
 
 }  // namespace
+
+Status CheckLaunch(const Environment& environment, int world) {
+  const auto number = [&](const char* variable) -> std::int64_t {
+    const auto read = ParseInteger(environment(variable).value_or(""), 0,
+                                   std::numeric_limits<std::int32_t>::max());
+    return read ? *read : 0;
+  };
+  // Of `srun`; an allocation's SLURM_NTASKS also counts tasks that are never
+  // started. Launchers of MPI say so if one rank is meant.
+  const std::int64_t tasks = number("SLURM_STEP_NUM_TASKS");
+  if (world > 1 || tasks < 2 || number("OMPI_COMM_WORLD_SIZE") == 1 ||
+      number("PMI_SIZE") == 1) {
+    return {};
+  }
+  return Fail(Code::kFailedPrecondition,
+              "Slurm started {} tasks (SLURM_STEP_NUM_TASKS), but they do not "
+              "know each other: MPI sees 1 rank in each; start them with `srun "
+              "--mpi=pmix`, which the MPI must have been built for, or with "
+              "mpirun. If each is a job of its own, unset SLURM_STEP_NUM_TASKS",
+              tasks);
+}
 
 // A collective in flight, with all buffers that MPI uses meanwhile.
 struct Ranks::Pending {
@@ -184,6 +208,11 @@ Result<std::unique_ptr<Ranks>> Ranks::Duplicate(MPI_Comm comm,
         Code::kInvalidArgument,
         "the communicator is {}; an intracommunicator is accepted",
         comm == MPI_COMM_NULL ? "MPI_COMM_NULL" : "an intercommunicator");
+  }
+  if (comm != MPI_COMM_SELF) {
+    int world = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &world);
+    UCUDNN_RETURN_IF_ERROR(CheckLaunch(ProcessEnvironment(), world));
   }
   std::unique_ptr<Ranks> ranks(new Ranks);
   MPI_Comm_rank(comm, &ranks->rank_);

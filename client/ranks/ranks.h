@@ -22,16 +22,22 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/environment.h"
 #include "client/ranks/shared_memory.h"
 
 namespace ucudnn {
+
+// kFailedPrecondition if Slurm started several tasks, but MPI sees `world` == 1
+// rank: without PMI the tasks do not know each other, and each would train the
+// whole mini-batch.
+Status CheckLaunch(const Environment& environment, int world);
 
 class Ranks {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Duplicates `comm`, collectively. kFailedPrecondition if MPI is not
-  // initialised or already finalised, kInvalidArgument if `comm` is not an
+  // initialised or already finalised, and of CheckLaunch; kInvalidArgument if `comm` is not an
   // intracommunicator, kDeadlineExceeded if not all ranks call it in time,
   // kUnavailable if MPI fails.
   static Result<std::unique_ptr<Ranks>> Duplicate(MPI_Comm comm,

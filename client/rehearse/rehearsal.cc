@@ -11,13 +11,13 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "client/cli/server/progress.h"
+#include "client/cli/server/server.h"
+#include "client/config/coordinators.h"
 #include "client/config/variables.h"
 #include "client/ranks/rank_device.h"
 #include "client/rehearse/workload.h"
-#include "client/rpc/connection.h"
 #include "client/session/config.h"
 #include "proto/convert.h"
-#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::rehearse {
 namespace {
@@ -100,20 +100,24 @@ class Rehearsal {
           ReadVariable(ProcessEnvironment(), kCoordinatorVariable));
       coordinators = named.value_or("");
     }
+    using ctl::Connection;
+    using ctl::Stub;
     std::unique_ptr<Connection> connection;
     if (!coordinators.empty()) {
+      UCUDNN_ASSIGN_OR_RETURN(auto list,
+                              ParseCoordinators(coordinators, "--coordinator"));
       UCUDNN_ASSIGN_OR_RETURN(
           connection,
-          Connection::Open(coordinators, {.source = "--coordinator",
-                                          .credentials = CredentialsFrom(
-                                              ProcessEnvironment())}));
+          Connection::Open(std::move(list), {.credentials = CredentialsFrom(
+                                                 ProcessEnvironment())}));
     }
     const RetryPolicy policy{.budget = options_.session.ask_within};
     v1::Network message;
     message.set_name(options_.network);
     if (options_.network_file.empty()) {
       if (connection == nullptr) return message;
-      auto known = connection->GetNetwork(options_.network, policy);
+      auto known = connection->Call(&Stub::GetNetwork,
+                                    ctl::ById(options_.network), policy);
       if (known) return known;
       if (known.error().code == Code::kNotFound) {
         return Fail(Code::kInvalidArgument,
@@ -138,7 +142,7 @@ class Rehearsal {
       v1::PutNetworkRequest put;
       put.set_name(options_.network);
       put.set_content(content);
-      auto known = connection->PutNetwork(put, policy);
+      auto known = connection->Call(&Stub::PutNetwork, put, policy);
       if (!known && known.error().code == Code::kInvalidArgument) {
         return tl::unexpected<Error>(known.error());
       }
@@ -157,14 +161,11 @@ class Rehearsal {
                        Soon()));
     report_.host = std::move(mine.host);
     device_ = std::move(mine.device);
-    // A GPU's times do not depend on its host's work.
-    if (device_->info().id.starts_with("cpu-")) {
-      report_.host_load = ReadHostLoad();
-    }
     return {};
   }
 
   Status Prepare() {
+    watch_ = HostWatch();
     const RankPlan& plan = session_->rank_plan();
     Result<std::unique_ptr<Workload>> workload =
         Workload::Create(*device_, plan.workspace, options_.graph_memory);
@@ -223,6 +224,10 @@ class Rehearsal {
         report_.measured,
         workload_->Measure(options_.iterations,
                            Showing("iterations of the plan")));
+    // A GPU's times do not depend on its host's work.
+    if (device_->info().id.starts_with("cpu-")) {
+      report_.host_load = watch_.Load();
+    }
     // An iteration is a step of nothing but convolutions.
     for (const Nanoseconds time : report_.measured->times) {
       session_->ReportStep(time);
@@ -290,6 +295,7 @@ class Rehearsal {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Workload> workload_;
+  HostWatch watch_;
   RankReport report_;
 };
 

@@ -101,8 +101,22 @@ std::string PercentCell(const std::optional<double>& part) {
   return part ? fmt::format("{:+.1f} %", 100 * *part) : "-";
 }
 
-bool OnBusyHost(const RankReport& rank) {
-  return rank.host_load && rank.host_load->Busy();
+// The processors of the rank's machine that others than the ranks kept busy.
+double Others(const std::vector<RankReport>& ranks, const RankReport& rank) {
+  double others = rank.host_load->load;
+  for (const RankReport& beside : ranks) {
+    if (beside.host_load && beside.host == rank.host) {
+      others -= beside.host_load->own;
+    }
+  }
+  return others;
+}
+
+// Whether others took so much that nothing that was measured can be compared.
+bool OnBusyHost(const std::vector<RankReport>& ranks, const RankReport& rank) {
+  constexpr double kMost = 0.1;
+  return rank.host_load &&
+         Others(ranks, rank) > kMost * rank.host_load->cores;
 }
 
 std::string DeviationCell(const std::optional<double>& deviation, bool busy) {
@@ -111,12 +125,13 @@ std::string DeviationCell(const std::optional<double>& deviation, bool busy) {
 
 Json LoadJson(const std::optional<HostLoad>& host) {
   if (!host) return nullptr;
-  return {{"load", host->load}, {"cores", host->cores}};
+  return {{"load", host->load}, {"own", host->own}, {"cores", host->cores}};
 }
 
 std::optional<HostLoad> LoadFrom(const Json& json) {
   if (!json.is_object()) return std::nullopt;
-  return HostLoad{.load = json["load"], .cores = json["cores"]};
+  return HostLoad{
+      .load = json["load"], .own = json["own"], .cores = json["cores"]};
 }
 
 // A line for each machine that others kept busy.
@@ -124,11 +139,11 @@ std::string BusyHosts(const std::vector<RankReport>& ranks) {
   std::set<std::string> told;
   std::string text;
   for (const RankReport& rank : ranks) {
-    if (!OnBusyHost(rank) || !told.insert(rank.host).second) continue;
+    if (!OnBusyHost(ranks, rank) || !told.insert(rank.host).second) continue;
     text += fmt::format(
-        "{}: this machine is busy (load {:.1f} on {} cores): measured times "
-        "are not comparable with predicted ones\n",
-        rank.host, rank.host_load->load, rank.host_load->cores);
+        "{}: this machine is busy (others used {:.1f} of {} cores): measured "
+        "times are not comparable with predicted ones\n",
+        rank.host, Others(ranks, rank), rank.host_load->cores);
   }
   return text;
 }
@@ -191,7 +206,9 @@ RankReport DecodeRankReport(const std::string& text) {
 }
 
 bool Comparable(const Report& report) {
-  return std::none_of(report.ranks.begin(), report.ranks.end(), OnBusyHost);
+  return std::ranges::none_of(report.ranks, [&](const RankReport& rank) {
+    return OnBusyHost(report.ranks, rank);
+  });
 }
 
 std::optional<double> Deviation(std::optional<Nanoseconds> predicted,
@@ -273,7 +290,8 @@ std::string ToTable(const Report& report) {
         std::to_string(rank.batch.count()),
         TimeCell(rank.predicted),
         TimeCell(measured),
-        DeviationCell(Deviation(rank.predicted, measured), OnBusyHost(rank)),
+        DeviationCell(Deviation(rank.predicted, measured),
+                      OnBusyHost(report.ranks, rank)),
         TimeCell(rank.undivided_predicted)};
     if (compared) row.push_back(TimeCell(Median(rank.undivided_measured)));
     row.push_back(GainCell(Gain(measured, Median(rank.undivided_measured),

@@ -30,7 +30,7 @@ struct RankReport {
   std::optional<Timing> undivided_measured;
   std::optional<Errors> errors;  // if requested
   bool in_turns = false;         // its device is shared with other ranks
-  // Of a CPU: what its machine did before the ranks began.
+  // Of a CPU: what its machine did while the rank was measured.
   std::optional<HostLoad> host_load;
   std::vector<std::string> fallbacks;
 };

@@ -11,12 +11,17 @@
 #include <vector>
 
 #include "base/service/backoff.h"
-#include "client/rpc/connection.h"
+#include "client/config/coordinators.h"
 #include "client/session/step_log.h"
+#include "proto/caller.h"
 #include "proto/convert_plan.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
 namespace {
+
+using Connection = ServiceCaller<v1::CoordinatorService>;
+using Stub = Connection::Stub;
 
 // The most steps in one call; the log's capacity takes a few calls.
 constexpr int kMaxStepsPerCall = 1024;
@@ -105,7 +110,7 @@ class JobLink::Worker {
     if (last && options_.registration) {
       v1::FinishJobRequest finish;
       finish.set_job_id(options_.job_id);
-      static_cast<void>(connection_->FinishJob(finish, Policy()));
+      static_cast<void>(connection_->Call(&Stub::FinishJob, finish, Policy()));
     }
     return true;
   }
@@ -121,7 +126,7 @@ class JobLink::Worker {
   bool Register() {
     if (registered_ || !options_.registration) return true;
     const auto response =
-        connection_->RegisterJob(*options_.registration, Policy());
+        connection_->Call(&Stub::RegisterJob, *options_.registration, Policy());
     if (!response) return false;
     registered_ = true;
     Pace(response->report_after_ms());
@@ -136,7 +141,8 @@ class JobLink::Worker {
         if (answers_.empty()) return true;
         answer = answers_.front();
       }
-      const auto sent = connection_->AnswerRevision(answer, Policy());
+      const auto sent =
+          connection_->Call(&Stub::AnswerRevision, answer, Policy());
       // The coordinator would refuse such an answer again.
       if (!sent && sent.error().code != Code::kNotFound &&
           sent.error().code != Code::kInvalidArgument) {
@@ -175,7 +181,7 @@ class JobLink::Worker {
   bool SendSteps() {
     for (bool more = true; more;) {
       more = Collect();
-      auto response = connection_->ReportSteps(request_, Policy());
+      auto response = connection_->Call(&Stub::ReportSteps, request_, Policy());
       if (!response) {
         const Code code = response.error().code;
         // The coordinator has another database than before: register again.
@@ -202,8 +208,9 @@ class JobLink::Worker {
         newest.plan_id() == 0 || !newest.rejected().empty()) {
       return;
     }
-    const auto plan =
-        connection_->GetPlan(std::to_string(newest.plan_id()), Policy());
+    v1::GetRequest get;
+    get.set_id(std::to_string(newest.plan_id()));
+    const auto plan = connection_->Call(&Stub::GetPlan, get, Policy());
     if (!plan) return;
     auto decoded = FromProto(*plan);
     fetched_ = newest.revision();
@@ -247,8 +254,10 @@ JobLink::~JobLink() { Finish(); }
 
 Result<std::unique_ptr<JobLink>> JobLink::Start(Options options) {
   UCUDNN_ASSIGN_OR_RETURN(
+      auto list, ParseCoordinators(options.coordinators, "UCUDNN_COORDINATOR"));
+  UCUDNN_ASSIGN_OR_RETURN(
       auto connection,
-      Connection::Open(options.coordinators,
+      Connection::Open(std::move(list),
                        {.credentials = options.credentials,
                         .job_key = options.job_key,
                         .reconnect_spread = options.reconnect_spread}));

@@ -94,7 +94,7 @@ Status CheckPlan(const JobPlan& plan, const JobRequest& request,
       Same("precision", Name(plan.request.precision), Name(request.precision)));
   UCUDNN_RETURN_IF_ERROR(
       Same("layout", Name(plan.request.layout), Name(request.layout)));
-  UCUDNN_RETURN_IF_ERROR(Same("a number of ranks of", plan.ranks.size(),
+  UCUDNN_RETURN_IF_ERROR(Same("a number of ranks:", plan.ranks.size(),
                               request.device_kinds.size()));
   BatchSize sum;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {

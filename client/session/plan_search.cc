@@ -10,11 +10,12 @@
 #include "base/files/file.h"
 #include "base/network.h"
 #include "base/plan/plan_file.h"
-#include "client/rpc/connection.h"
+#include "client/config/coordinators.h"
 #include "client/session/plan_check.h"
+#include "proto/caller.h"
 #include "proto/convert_plan.h"
 #include "solver/version.h"
-#include "ucudnn/v1/coordinator.pb.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn {
 namespace {
@@ -111,10 +112,13 @@ Result<std::optional<FoundPlan>> PlanSearch::FromCoordinator() {
 }
 
 Result<FoundPlan> PlanSearch::AskCoordinator() const {
+  using Connection = ServiceCaller<v1::CoordinatorService>;
+  using Stub = Connection::Stub;
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto list, ParseCoordinators(config_.coordinators, "UCUDNN_COORDINATOR"));
   UCUDNN_ASSIGN_OR_RETURN(
       const auto connection,
-      Connection::Open(config_.coordinators,
-                       {.credentials = config_.credentials}));
+      Connection::Open(std::move(list), {.credentials = config_.credentials}));
   const Budget budget(config_.ask_within);
   const auto policy = [&](Milliseconds await) {
     RetryPolicy p;
@@ -128,8 +132,11 @@ Result<FoundPlan> PlanSearch::AskCoordinator() const {
     return p;
   };
   const v1::PlanRequest request = ToProto(config_.request);
-  auto plan =
-      connection->CreatePlan(request, policy(config_.await_measurements));
+  const auto ask = [&] {
+    return connection->Call(&Stub::CreatePlan, request,
+                            policy(config_.await_measurements));
+  };
+  auto plan = ask();
   if (!plan && plan.error().code == Code::kNotFound) {
     if (config_.network.layers.empty()) {
       return Fail(Code::kNotFound,
@@ -141,13 +148,14 @@ Result<FoundPlan> PlanSearch::AskCoordinator() const {
     v1::PutNetworkRequest put;
     put.set_name(config_.network.name);
     put.set_content(ToCsv(config_.network));
-    auto known = connection->PutNetwork(put, policy(Milliseconds(0)));
+    auto known =
+        connection->Call(&Stub::PutNetwork, put, policy(Milliseconds(0)));
     if (!known) {
       return Within(fmt::format("registering network {} with coordinator {}",
                                 config_.network.name, connection->name()),
                     std::move(known).error());
     }
-    plan = connection->CreatePlan(request, policy(config_.await_measurements));
+    plan = ask();
   }
   if (!plan) {
     Error error = std::move(plan).error();

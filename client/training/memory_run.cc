@@ -17,7 +17,7 @@ std::string RoundsOf(const MemoryPlan& plan) {
   std::string rounds;
   for (const MemoryRound& round : plan.rounds) {
     if (!rounds.empty()) rounds += " + ";
-    rounds += fmt::format("{} x {}", round.count, round.batch.count());
+    rounds += fmt::format("{} × {}", round.count, round.batch.count());
   }
   return rounds;
 }

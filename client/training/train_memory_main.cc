@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +15,7 @@
 #include "base/files/file.h"
 #include "base/network.h"
 #include "base/onnx/network_file.h"
+#include "base/service/cgroup.h"
 #include "base/service/completion.h"
 #include "base/service/help.h"
 #include "base/service/signals.h"
@@ -134,6 +136,10 @@ Status Train(Arguments& args, const std::stop_token& stop) {
   UCUDNN_ASSIGN_OR_RETURN(const auto operators, OpenOperators(*device));
   if (args.plan.budget == Bytes()) {
     args.plan.budget = device->info().kind.memory;
+    const auto left = ReadCgroupLimits().memory;
+    if (left && device->info().id.starts_with("cpu-")) {
+      args.plan.budget = std::min(args.plan.budget, *left);
+    }
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const auto prepared,

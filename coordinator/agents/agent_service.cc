@@ -89,6 +89,7 @@ Result<v1::RegisterResponse> AgentService::Register(
   }
   registration.agent.id = request.agent_id();
   registration.agent.host = request.host();
+  registration.agent.machine_id = request.machine_id();
   registration.agent.version = request.version();
   registration.now_ms = clock_.NowMs();
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Register(registration));

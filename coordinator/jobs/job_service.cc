@@ -104,7 +104,8 @@ std::string Change(const v1::ReplanJobRequest& wanted,
   }
   if (!wanted.exclude_ranks().empty()) {
     *request->mutable_exclude_ranks() = wanted.exclude_ranks();
-    changes.push_back(fmt::format("without ranks {}",
+    changes.push_back(fmt::format("without rank{} {}",
+                                  wanted.exclude_ranks_size() == 1 ? "" : "s",
                                   fmt::join(wanted.exclude_ranks(), ", ")));
   }
   if (!wanted.include_ranks().empty()) {
@@ -114,7 +115,8 @@ std::string Change(const v1::ReplanJobRequest& wanted,
           return std::ranges::count(wanted.include_ranks(), rank) > 0;
         });
     excluded.erase(end, excluded.end());
-    changes.push_back(fmt::format("with ranks {} again",
+    changes.push_back(fmt::format("with rank{} {} again",
+                                  wanted.include_ranks_size() == 1 ? "" : "s",
                                   fmt::join(wanted.include_ranks(), ", ")));
   }
   return fmt::format("{}", fmt::join(changes, ", "));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/service/call.h"
+#include "base/service/host.h"
 #include "base/service/log.h"
 #include "base/text.h"
 #include "coordinator/jobs/job_service.h"
@@ -34,7 +35,10 @@ std::set<std::int64_t> RanksOn(const NodePlaces& nodes,
   std::set<std::int64_t> ranks;
   for (const JobRankRecord& rank : details.ranks) {
     if (nodes.devices.contains(rank.device) ||
-        (nodes.hosts.contains(rank.host) &&
+        (std::ranges::any_of(nodes.hosts,
+                             [&](const std::string& host) {
+                               return SameHost(host, rank.host);
+                             }) &&
          !nodes.devices_of_others.contains(rank.device))) {
       ranks.insert(rank.rank);
     }
@@ -224,7 +228,7 @@ Result<v1::HoldAgentResponse> JobService::HoldAgent(
                                .object = "node " + request.agent_id(),
                                .reason = request.reason(),
                                .outcome = ""},
-                              request.who() == "agent " + request.agent_id()));
+                              request.who().starts_with("agent ")));
   spdlog::info("event={} node={} who={} why={}", what,
                Quoted(request.agent_id()), Quoted(request.who()),
                Quoted(request.reason()));

@@ -161,7 +161,7 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
   }
   const Nanoseconds slack = predicted - rank.workspace->total_time;
   return slack.count() == 0
-             ? "no assignment makes the slowest rank faster"
+             ? "the slowest rank, which the others wait for"
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
 }
 

@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <regex>
@@ -22,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/service/address.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "coordinator/limits.h"
@@ -120,7 +123,10 @@ class HttpListener::Server final : public httplib::Server {
     // Without SO_REUSEPORT, which would let two processes share the port.
     set_socket_options([](int socket) {
       const int yes = 1;
+      const int no = 0;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+      // Fails on sockets of IPv4.
+      setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
     });
     set_pre_routing_handler([this](const auto& request, auto& response) {
       if (!refusal) return HandlerResponse::Unhandled;
@@ -493,14 +499,19 @@ Status HttpListener::Listen(const std::string& address) {
                 "'{}' is not an address; host:port is accepted", address);
   }
   Listener& l = *listener_;
-  l.host = address.substr(0, colon);
-  l.http.set_host(l.host);
+  l.http.set_host(address.substr(0, colon));
   l.port = static_cast<int>(*port);
-  const bool bound = l.port == 0
-                         ? (l.port = l.http.bind_to_any_port(l.host)) > 0
-                         : l.http.bind_to_port(l.host, l.port);
+  bool bound = false;
+  errno = 0;
+  for (const std::string& wanted : ListenAddresses(address)) {
+    l.host = SplitEndpoint(wanted).host;
+    bound = *port == 0 ? (l.port = l.http.bind_to_any_port(l.host)) > 0
+                       : l.http.bind_to_port(l.host, l.port);
+    if (bound) break;
+  }
   if (!bound) {
-    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP", address);
+    return Fail(Code::kUnavailable, "cannot listen on {} for HTTP: {}", address,
+                errno == 0 ? "the host has no address" : std::strerror(errno));
   }
   l.thread = std::thread([&l] {
     l.Serve();

@@ -109,11 +109,12 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
         if (!admitted) return ReplyError(admitted.error(), response);
         const auto known = last->Get();
         if (!known) return ReplyError(known.error(), response, 503);
-        response->set_content(dispatcher.metrics().Text(
-                                  known->status, known->age,
-                                  dispatcher.coordinator().context.activity),
-                              "application/openmetrics-text; version=1.0.0; "
-                              "charset=utf-8");
+        response->set_content(
+            dispatcher.metrics().Text(known->status, known->age,
+                                      dispatcher.coordinator().context.activity,
+                                      dispatcher.guard().Expiries()),
+            "application/openmetrics-text; version=1.0.0; "
+            "charset=utf-8");
       });
 }
 

@@ -325,7 +325,7 @@ class Server final : public RestServer {
                                         "application/json");
                   SetTag(http, hash, response);
                 });
-    // Before plans and jobs, whose ids may be anything.
+    // Before plans, jobs and profiles, whose ids may be anything.
     http_.Route("GET", "/v1/plans/([^/]+)/front",
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetFront", &PlanService::GetFront,
@@ -335,6 +335,15 @@ class Server final : public RestServer {
                 [this](const Http& http, httplib::Response* response) {
                   Answer(http, "GetJobRank", &JobService::GetJobRank,
                          ParseJobRank(http), response);
+                });
+    http_.Route("GET", "/v1/profiles/(.+)/problems/([^/]+)",
+                [this](const Http& http, httplib::Response* response) {
+                  v1::GetProblemProfileRequest request;
+                  request.set_kind(http.matches[1]);
+                  request.set_problem(http.matches[2]);
+                  Answer(http, "GetProblemProfile",
+                         &MeasuringService::GetProblemProfile, request,
+                         response);
                 });
     AddList("/v1/campaigns", "ListCampaigns", &MeasuringService::ListCampaigns);
     AddGet("/v1/campaigns", "GetCampaign", &MeasuringService::GetCampaign);

@@ -1,5 +1,6 @@
 #include "coordinator/rpc/acceptor.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,8 +43,6 @@ std::size_t MostDescriptors() {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// Those of "host:port"; of "0.0.0.0", as of gRPC's listeners, that of IPv6 and
-// IPv4 together.
 Result<Addresses> Resolve(const std::string& address) {
   const auto [host, port] = SplitEndpoint(address);
   addrinfo hints{};
@@ -64,10 +63,15 @@ void SetPort(sockaddr* address, int port) {
       htons(static_cast<std::uint16_t>(port));
 }
 
-int PortOf(int socket) {
+sockaddr_storage AddressOf(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return address;
+}
+
+int PortOf(int socket) {
+  const sockaddr_storage address = AddressOf(socket);
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
@@ -120,14 +124,30 @@ Status Acceptor::Reopen() {
   return {};
 }
 
-Status Acceptor::Open() {
-  // Where there is IPv6, its wildcard takes IPv4 too.
-  std::vector<std::string> wanted = {address_};
-  if (address_.starts_with("0.0.0.0:")) {
-    wanted.insert(wanted.begin(), "[::]" + address_.substr(7));
+std::vector<sockaddr_storage> Acceptor::own_addresses() const {
+  std::vector<sockaddr_storage> own;
+  for (const int socket : sockets_) {
+    sockaddr_storage address = AddressOf(socket);
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+    if (address.ss_family == AF_INET && v4.sin_addr.s_addr == INADDR_ANY) {
+      v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    if (address.ss_family == AF_INET6 &&
+        IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
+      v6.sin6_addr = in6addr_loopback;
+      own.push_back(address);
+      // ::ffff:127.0.0.1, where loopback has no address of IPv6.
+      inet_pton(AF_INET6, "::ffff:127.0.0.1", &v6.sin6_addr);
+    }
+    own.push_back(address);
   }
+  return own;
+}
+
+Status Acceptor::Open() {
   int why = 0;
-  for (const std::string& address : wanted) {
+  for (const std::string& address : ListenAddresses(address_)) {
     UCUDNN_ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
     for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
       if (port_ != 0) SetPort(at->ai_addr, port_);

@@ -8,6 +8,8 @@
 //       "127.0.0.1:0", [](int connection) { ... }));
 //   acceptor->Start();
 
+#include <sys/socket.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -39,6 +41,9 @@ class Acceptor {
   void Stop();
 
   int port() const { return port_; }
+  // Where connections of this host reach it: the addresses it listens on, or
+  // loopback's if it listens on all.
+  std::vector<sockaddr_storage> own_addresses() const;
   // Whether it closed the last connection at once, since few descriptors are
   // left (kReservedDescriptors).
   bool full() const { return full_; }

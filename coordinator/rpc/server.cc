@@ -1,6 +1,5 @@
 #include "coordinator/rpc/server.h"
 
-#include <arpa/inet.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -11,6 +10,7 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/method_handler.h>
+#include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -338,25 +338,21 @@ std::string TlsHello() {
   return {data, static_cast<std::size_t>(size)};
 }
 
-// Connects to the port, sends `hello` and awaits the first byte, which a gRPC
-// server without TLS sends by itself.
-Greeting Greet(int port, const std::string& hello,
+// Connects to the address, sends `hello` and awaits the first byte, which a
+// gRPC server without TLS sends by itself.
+Greeting Greet(const sockaddr_storage& address, const std::string& hello,
                std::chrono::milliseconds patience) {
-  const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int socket = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return Greeting::kNoDescriptor;
   const timeval limit{.tv_sec = patience.count() / 1000,
                       .tv_usec = patience.count() % 1000 * 1000};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-  // ::ffff:127.0.0.1, where IPv4 and dual-stack listeners hear it.
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(static_cast<std::uint16_t>(port));
-  inet_pton(AF_INET6, "::ffff:127.0.0.1", &address.sin6_addr);
   char byte = 0;
   const bool received =
       connect(socket, reinterpret_cast<const sockaddr*>(&address),
-              sizeof(address)) == 0 &&
+              address.ss_family == AF_INET ? sizeof(sockaddr_in)
+                                           : sizeof(sockaddr_in6)) == 0 &&
       send(socket, hello.data(), hello.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(hello.size()) &&
       recv(socket, &byte, 1, 0) == 1;
@@ -385,11 +381,18 @@ class GrpcServer final : public RpcServer {
     acceptor_->Start();
     ending_ =
         std::jthread([this](const std::stop_token& stop) { EndUnread(stop); });
-    // A listener of one address may not be reached here.
-    if (Greet(port(), hello_, kGreetingPatience) == Greeting::kReceived) {
+    for (const sockaddr_storage& own : acceptor_->own_addresses()) {
+      own_address_ = own;
+      if (Greet(own, hello_, kGreetingPatience) != Greeting::kReceived) {
+        continue;
+      }
       watching_ =
           std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+      return {};
     }
+    spdlog::warn("event=grpc_not_watched port={} why={}", port(),
+                 Quoted("it cannot be reached from this machine: a listener "
+                        "that falls silent is not noticed"));
     return {};
   }
 
@@ -504,7 +507,7 @@ class GrpcServer final : public RpcServer {
     while (!stop.stop_requested()) {
       Pause(stop, kGreetingInterval);
       if (stop.stop_requested()) return;
-      const Greeting greeting = Greet(port(), hello_, kGreetingPatience);
+      const Greeting greeting = Greet(own_address_, hello_, kGreetingPatience);
       SetAccepting(greeting == Greeting::kReceived);
       if (acceptor_->broken()) {
         spdlog::error("event=grpc_listener_ended port={}", port());
@@ -543,7 +546,8 @@ class GrpcServer final : public RpcServer {
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
-  std::string hello_;  // TlsHello; empty without TLS
+  std::string hello_;               // TlsHello; empty without TLS
+  sockaddr_storage own_address_{};  // where Watch greets
   std::atomic<bool> accepting_ = true;
   std::mutex mutex_;
   bool serving_ = false;

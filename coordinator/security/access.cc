@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/service/host.h"
 #include "base/text.h"
 #include "proto/job_key.h"
 
@@ -25,7 +26,9 @@ constexpr unsigned kReaders = Bit(Role::kViewer) | kPlanners;
 // What else a call requires.
 enum class Own {
   kNothing,
-  kAgent,  // the request's agent is the caller, if that is one
+  // The request's agent is the caller, if that is one; names of hosts may be
+  // full or short.
+  kAgent,
   kJob,    // the caller knows the key of the request's job
 };
 
@@ -113,7 +116,7 @@ Status CheckAccess(const Principal& principal, std::string_view call,
     return Refuse(principal, call, roles);
   }
   if (rule->own == Own::kAgent && principal.role == Role::kAgent &&
-      claim.agent_id != principal.name) {
+      !SameHost(claim.agent_id, principal.name)) {
     return Fail(Code::kPermissionDenied,
                 "{} is called for agent '{}' by agent {}, which may only act "
                 "for itself (--id {})",

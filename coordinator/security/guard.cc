@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <mutex>
@@ -42,6 +43,7 @@ class OpenGuard final : public Guard {
 struct Loaded {
   std::shared_ptr<SSL_CTX> tls;
   Principal self;
+  std::int64_t expires_ms = 0;
   std::set<std::string> revoked;  // serial numbers
   Tokens tokens;
 };
@@ -101,6 +103,7 @@ Result<Loaded> Load(const GuardFiles& files) {
                 facts ? ToUri(facts->principal) : facts.error().message);
   }
   loaded.self = facts->principal;
+  loaded.expires_ms = facts->expires_ms;
   if (!files.revoked.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text,
                             OfInput(ReadFile(files.revoked, 16_MiB)));
@@ -153,6 +156,25 @@ class FileGuard final : public Guard {
   Status Authenticate(const Peer& peer) const override {
     UCUDNN_RETURN_IF_ERROR(Identify(peer));
     return {};
+  }
+
+  std::map<std::string, std::int64_t> Expiries() const override {
+    std::map<std::string, std::int64_t> first = {
+        {"coordinator", Current()->expires_ms / 1000}};
+    // An old certificate does not count once its owner shows a newer one.
+    std::map<std::pair<Role, std::string>, std::int64_t> newest;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [pem, facts] : certificates_) {
+      const Principal& who = facts->principal;
+      std::int64_t& ms = newest[{who.role, who.name}];
+      ms = std::max(ms, facts->expires_ms);
+    }
+    for (const auto& [who, ms] : newest) {
+      if (ms < NowMs()) continue;
+      const auto [role, added] = first.emplace(Name(who.first), ms / 1000);
+      role->second = std::min(role->second, ms / 1000);
+    }
+    return first;
   }
 
   const GuardFiles* files() const override { return &files_; }

@@ -6,6 +6,8 @@
 //   UCUDNN_ASSIGN_OR_RETURN(const auto guard, Guard::Open(files));
 //   UCUDNN_ASSIGN_OR_RETURN(const auto who, guard->Admit(peer, "Measure", {}));
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +60,9 @@ class Guard {
                                                  const Claim& claim) const = 0;
   // The first half of Admit: kUnauthenticated, or OK whatever they may.
   virtual Status Authenticate(const Peer& peer) const = 0;
+  // When this coordinator's certificate expires, and the first of those that
+  // callers showed, by role: Unix time in seconds. Empty without TLS.
+  virtual std::map<std::string, std::int64_t> Expiries() const { return {}; }
   // Null without TLS.
   virtual const GuardFiles* files() const = 0;
   // For a server that asks clients for certificates but takes those without.

@@ -31,7 +31,6 @@ using OpensslPtr = std::unique_ptr<T, OpensslFree<kFree>>;
 using BioPtr = OpensslPtr<BIO, BIO_free_all>;
 using BignumPtr = OpensslPtr<BIGNUM, BN_free>;
 using CrlPtr = OpensslPtr<X509_CRL, X509_CRL_free>;
-using KeyPtr = OpensslPtr<EVP_PKEY, EVP_PKEY_free>;
 using SslContextPtr = OpensslPtr<SSL_CTX, SSL_CTX_free>;
 using SslPtr = OpensslPtr<SSL, SSL_free>;
 using X509Ptr = OpensslPtr<X509, X509_free>;

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "proto/job_key.h"
 
 namespace ucudnn {
 namespace {
@@ -42,8 +41,6 @@ std::string DecodeBase64(std::string_view text) {
 
 }  // namespace
 
-std::string NewToken() { return "ucudnn-" + NewJobKey(); }
-
 std::string HashOf(std::string_view token) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
   unsigned size = 0;
@@ -52,11 +49,6 @@ std::string HashOf(std::string_view token) {
   std::string text;
   for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", hash[i]);
   return text;
-}
-
-std::string TokenLine(const Principal& principal, std::string_view token) {
-  return fmt::format("{} {} {}\n", Name(principal.role), principal.name,
-                     HashOf(token));
 }
 
 Result<Tokens> ParseTokens(std::string_view text) {
@@ -74,8 +66,8 @@ Result<Tokens> ParseTokens(std::string_view text) {
     words >> name >> hash;
     if (!IsHash(hash) || words >> more) {
       return Fail(Code::kInvalidArgument,
-                  "{}: 'ROLE NAME SHA256' is accepted, such as ucudnn-coord "
-                  "certs token adds",
+                  "{}: 'ROLE NAME SHA256' is accepted, such as "
+                  "certificates.sh token adds",
                   where);
     }
     auto parsed = ParseRole(role);

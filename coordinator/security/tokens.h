@@ -2,7 +2,8 @@
 #define UCUDNN_COORDINATOR_SECURITY_TOKENS_H_
 
 // Bearer tokens of people and programs without certificates. The coordinator's
-// file has a line for each, with the token's hash, not the token:
+// file has a line for each, with the token's hash, not the token
+// (deploy/certificates.sh):
 //
 //   # role name sha256
 //   viewer alice
@@ -22,9 +23,7 @@ namespace ucudnn {
 // By hash. The principals belong to no cluster yet.
 using Tokens = std::map<std::string, Principal, std::less<>>;
 
-std::string NewToken();
 std::string HashOf(std::string_view token);
-std::string TokenLine(const Principal& principal, std::string_view token);
 // kInvalidArgument, naming the line.
 Result<Tokens> ParseTokens(std::string_view text);
 

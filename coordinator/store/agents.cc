@@ -1,6 +1,7 @@
 #include "coordinator/store/agents.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -13,8 +14,8 @@ namespace {
 
 constexpr char kSelectAgents[] =
     "SELECT a.id, a.host, a.version, a.state, a.registered_ms, a.last_seen_ms, "
-    "h.what, h.who, h.reason, h.since_ms, h.deadline_ms FROM agents a "
-    "LEFT JOIN holds h ON h.agent = a.id ";
+    "h.what, h.who, h.reason, h.since_ms, h.deadline_ms, a.machine_id "
+    "FROM agents a LEFT JOIN holds h ON h.agent = a.id ";
 
 constexpr char kSelectDevices[] =
     "SELECT d.id, d.agent, k.model, k.units, k.memory_bytes, k.library, "
@@ -48,6 +49,7 @@ Result<AgentRecord> AgentOf(const SqlRow& row) {
                     .registered_ms = row.Int(4),
                     .last_seen_ms = row.Int(5)};
   agent.hold = HoldOf(row, 6);
+  agent.machine_id = row.Text(11);
   return agent;
 }
 
@@ -99,20 +101,52 @@ Result<Registered> Sorted(std::span<const AgentRegistration> registrations) {
   return sorted;
 }
 
+// The error of an agent that is not among those put: another machine has one of
+// its name.
+Status RefuseSecond(SqlTransaction& sql, const Registered& registered,
+                    const std::vector<SqlRow>& put) {
+  std::set<std::string, std::less<>> known;
+  for (const SqlRow& row : put) known.insert(row.Text(0));
+  const auto refused = std::ranges::find_if_not(
+      registered.agents,
+      [&](const auto& agent) { return known.contains(agent.first); });
+  const AgentRecord& second = refused->second->agent;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto first,
+      sql.Query("SELECT host, machine_id FROM agents WHERE id = $1",
+                {second.id}));
+  return Fail(
+      Code::kAlreadyExists,
+      "agent '{}' is online on another machine, {} with machine id {}; "
+      "this one, {} with machine id {}, needs a name of its own: `id =` "
+      "in its settings, or --id",
+      second.id, first.at(0).Text(0), first.at(0).Text(1), second.host,
+      second.machine_id);
+}
+
 Status PutAgents(SqlTransaction& sql, const Registered& registered) {
-  SqlRows rows("id TEXT, host TEXT, version TEXT, now_ms BIGINT");
+  SqlRows rows(
+      "id TEXT, host TEXT, version TEXT, now_ms BIGINT, machine_id TEXT");
   for (const auto& [id, registration] : registered.agents) {
-    rows.Add({id, registration->agent.host, registration->agent.version,
-              registration->now_ms});
+    const AgentRecord& agent = registration->agent;
+    rows.Add({id, agent.host, agent.version, registration->now_ms,
+              agent.machine_id});
   }
-  UCUDNN_RETURN_IF_ERROR(sql.Execute(
-      "INSERT INTO agents (id, host, version, state, registered_ms, "
-      "last_seen_ms) SELECT id, host, version, 'online', now_ms, now_ms "
-      "FROM $rows WHERE true "
-      "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
-      "version = excluded.version, state = excluded.state, "
-      "last_seen_ms = excluded.last_seen_ms, beats = agents.beats + 1",
-      rows));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto put,
+      sql.Query("INSERT INTO agents (id, host, version, state, registered_ms, "
+                "last_seen_ms, machine_id) SELECT id, host, version, 'online', "
+                "now_ms, now_ms, machine_id FROM $rows WHERE true "
+                "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
+                "version = excluded.version, state = excluded.state, "
+                "last_seen_ms = excluded.last_seen_ms, "
+                "machine_id = excluded.machine_id, beats = agents.beats + 1 "
+                "WHERE agents.state = 'gone' OR agents.machine_id = '' OR "
+                "excluded.machine_id IN ('', agents.machine_id) RETURNING id",
+                rows));
+  if (put.size() < registered.agents.size()) {
+    return RefuseSecond(sql, registered, put);
+  }
   return sql.Execute(
       "UPDATE devices SET state = 'lost', "
       "reason = 'its agent no longer reports it' "

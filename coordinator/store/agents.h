@@ -47,6 +47,7 @@ struct AgentRecord {
   UnixMillis registered_ms = 0;  // of the first registration
   UnixMillis last_seen_ms = 0;
   std::optional<HoldRecord> hold = {};  // absent: it takes tasks
+  std::string machine_id = {};  // of hosts with one name; empty if unknown
 
   friend bool operator==(const AgentRecord&, const AgentRecord&) = default;
 };
@@ -111,7 +112,8 @@ class Agents {
   // `agent` of the devices, and holds and times of the records are ignored: a
   // hold stays, the agent and its devices were seen at `now_ms`, and an agent
   // keeps the time of its first registration. kInvalidArgument: an agent or a
-  // device is there twice.
+  // device is there twice. kAlreadyExists: an agent of this name is online on
+  // another machine.
   Status RegisterAgents(std::span<const AgentRegistration> registrations);
   // The same for one.
   Status RegisterAgent(const AgentRecord& agent,

@@ -19,15 +19,18 @@ constexpr std::size_t kMaxPrepared = 300;
 constexpr std::size_t kRowsAtOnce = 10'000;
 
 // Ends statements that hang, silences notices, and has commits wait for the
-// disk.
-constexpr char kSessionSettings[] =
-    "SET client_encoding TO 'UTF8';"
-    "SET client_min_messages TO error;"
-    "SET statement_timeout TO '60s';"
-    "SET lock_timeout TO '20s';"
-    "SET idle_in_transaction_session_timeout TO '60s';"
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') = 'off'";
+// disk: of a session, or of a transaction.
+#define UCUDNN_SETTINGS(local)                                        \
+  "SELECT set_config('client_min_messages', 'error', " local          \
+  "), set_config('statement_timeout', '60s', " local                  \
+  "), set_config('lock_timeout', '20s', " local                       \
+  "), set_config('idle_in_transaction_session_timeout', '60s', " local \
+  "), set_config('synchronous_commit', "                              \
+  "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "  \
+  "ELSE current_setting('synchronous_commit') END, " local ")"
+constexpr char kSessionSettings[] = UCUDNN_SETTINGS("false");
+constexpr char kTransactionSettings[] = UCUDNN_SETTINGS("true");
+#undef UCUDNN_SETTINGS
 
 constexpr char kBeginRead[] =
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -48,11 +51,16 @@ Verdict VerdictOf(std::string_view state) {
       state == "57P03" || state == "57P05" || state == "25P03") {
     return {Failure::kBroken, Code::kUnavailable};
   }
+  // The server became a replica: a new connection may find the one that is not
+  // (target_session_attrs).
+  if (state == "25006") return {Failure::kBroken, Code::kUnavailable};
   // Another transaction added the row first; a second run sees it.
   if (state == "23505") return {Failure::kConflict, Code::kAlreadyExists};
-  if (state == "53300" || group == "55" || group == "57" || group == "58" ||
-      state == "25006") {
+  if (state == "53300" || group == "55" || group == "57" || group == "58") {
     return {Failure::kFinal, Code::kUnavailable};
+  }
+  if (state == "42501" || state == "3F000") {
+    return {Failure::kFinal, Code::kFailedPrecondition};
   }
   if (group == "53") return {Failure::kFinal, Code::kResourceExhausted};
   if (group == "54" || state == "22021") {
@@ -62,6 +70,20 @@ Verdict VerdictOf(std::string_view state) {
     return {Failure::kFinal, Code::kDataLoss};
   }
   return {Failure::kFinal, Code::kInternal};
+}
+
+// What lets `user` do what PostgreSQL refused, if `what` says so, as in
+// "permission denied for schema public". Since version 15, that is what a
+// database's user lacks who does not own it.
+std::string AdviceOn(std::string_view state, std::string_view what,
+                     std::string_view user) {
+  constexpr std::string_view kDenied = "permission denied for ";
+  if (state != "42501" && state != "3F000") return {};
+  if (what.starts_with("must be owner of ")) return {};
+  // No schema may be used, or PostgreSQL speaks another language.
+  if (!what.starts_with(kDenied)) what = "permission denied for schema public";
+  return fmt::format("; run as its owner: GRANT ALL ON {} TO \"{}\"",
+                     what.substr(kDenied.size()), user);
 }
 
 bool IsOk(const PGresult* result) {
@@ -149,13 +171,18 @@ const SqlDialect& PostgresConnection::Dialect() {
 }
 
 Result<std::unique_ptr<PostgresConnection>> PostgresConnection::Open(
-    const std::string& url) {
-  std::unique_ptr<PostgresConnection> opened(new PostgresConnection(url));
-  PGconn* const connection = opened->connection_.get();
+    const PostgresUrl& url, bool pooled) {
+  UCUDNN_ASSIGN_OR_RETURN(PGconn* const connection, url.Connect());
+  std::unique_ptr<PostgresConnection> opened(
+      new PostgresConnection(connection, pooled));
   if (PQstatus(connection) != CONNECTION_OK) return opened->Failed(nullptr);
   PQsetNoticeProcessor(
       connection, [](void*, const char*) {}, nullptr);
-  UCUDNN_RETURN_IF_ERROR(opened->RunScript(kSessionSettings));
+  if (pooled) {
+    PQenterPipelineMode(connection);
+  } else {
+    UCUDNN_RETURN_IF_ERROR(opened->RunScript(kSessionSettings));
+  }
   return opened;
 }
 
@@ -196,8 +223,9 @@ void PostgresConnection::Rollback() {
 
 Status PostgresConnection::ExecuteScript(const std::string& script) {
   const char* const begin = std::exchange(begin_, nullptr);
-  return RunScript(begin == nullptr ? script
-                                    : fmt::format("{}; {}", begin, script));
+  if (begin == nullptr) return RunScript(script);
+  return RunScript(fmt::format("{}; {}; {}", begin,
+                               pooled_ ? kTransactionSettings : "", script));
 }
 
 Status PostgresConnection::RunScript(const std::string& script) {
@@ -240,7 +268,8 @@ Result<std::vector<SqlRow>> PostgresConnection::Exchange(
   if (prepare) known->second = fmt::format("s{}", ++prepared_);
   const char* const begin = std::exchange(begin_, nullptr);
   const bool sent =
-      (begin == nullptr || Send(begin)) &&
+      (begin == nullptr ||
+       (Send(begin) && (!pooled_ || Send(kTransactionSettings)))) &&
       (!prepare || PQsendPrepare(connection, known->second.c_str(),
                                  statement.c_str(), 0, nullptr) != 0) &&
       (known == statements_.end() ? SendOnce(statement, parameters)
@@ -254,7 +283,8 @@ Result<std::vector<SqlRow>> PostgresConnection::Exchange(
     if (prepare) statements_.erase(known);
     return tl::unexpected<Error>(result.error());
   }
-  if (known == statements_.end() && statements_.size() < kMaxPrepared) {
+  if (!pooled_ && known == statements_.end() &&
+      statements_.size() < kMaxPrepared) {
     statements_.try_emplace(statement);
   }
   return RowsOf(result->get());
@@ -321,7 +351,10 @@ tl::unexpected<Error> PostgresConnection::Failed(const PGresult* result) {
     return Fail(verdict.code, "PostgreSQL: no connection: {}",
                 what.substr(failed + kFailed.size()));
   }
-  return Fail(verdict.code, "PostgreSQL: {}", what);
+  const char* const user = PQuser(connection_.get());
+  return Fail(verdict.code, "PostgreSQL: {}{}", what,
+              AdviceOn(state == nullptr ? "" : state, what,
+                       user == nullptr ? "" : user));
 }
 
 }  // namespace ucudnn

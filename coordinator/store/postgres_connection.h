@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "coordinator/store/postgres_parameters.h"
+#include "coordinator/store/postgres_url.h"
 #include "coordinator/store/sql_database.h"
 
 namespace ucudnn {
@@ -31,9 +32,10 @@ enum class PostgresFailure {
 // Used by one thread at a time.
 class PostgresConnection final : public SqlTransaction {
  public:
-  // kUnavailable.
+  // kUnavailable. `pooled`: a pooler gives each transaction another session, so
+  // nothing is kept in one, such as settings and prepared statements.
   static Result<std::unique_ptr<PostgresConnection>> Open(
-      const std::string& url);
+      const PostgresUrl& url, bool pooled);
 
   static const SqlDialect& Dialect();
   const SqlDialect& dialect() const override { return Dialect(); }
@@ -60,8 +62,8 @@ class PostgresConnection final : public SqlTransaction {
   };
   using ResultPtr = std::unique_ptr<PGresult, Close>;
 
-  explicit PostgresConnection(const std::string& url)
-      : connection_(PQconnectdb(url.c_str())) {}
+  PostgresConnection(PGconn* connection, bool pooled)
+      : connection_(connection), pooled_(pooled) {}
 
   // Sends what waits and the statement; returns the statement's rows.
   Result<std::vector<SqlRow>> Exchange(const std::string& statement,
@@ -84,6 +86,7 @@ class PostgresConnection final : public SqlTransaction {
   tl::unexpected<Error> Failed(const PGresult* result);
 
   std::unique_ptr<PGconn, Close> connection_;
+  const bool pooled_;
   // The names of prepared statements; empty for those used once so far.
   std::unordered_map<std::string, std::string> statements_;
   int prepared_ = 0;

@@ -19,7 +19,8 @@ constexpr int kMaxConflicts = 10;
 
 class PostgresDatabase final : public SqlDatabase {
  public:
-  explicit PostgresDatabase(std::string url) : url_(std::move(url)) {}
+  PostgresDatabase(PostgresUrl url, bool pooled)
+      : url_(std::move(url)), pooled_(pooled) {}
 
   const SqlDialect& dialect() const override {
     return PostgresConnection::Dialect();
@@ -29,7 +30,7 @@ class PostgresDatabase final : public SqlDatabase {
     bool reconnected = false;
     for (int conflicts = 0;;) {
       UCUDNN_ASSIGN_OR_RETURN(auto connection, connections_.Take([&] {
-        return PostgresConnection::Open(url_);
+        return PostgresConnection::Open(url_, pooled_);
       }));
       Status status = connection->Run(mode, body);
       if (status) return status;
@@ -51,28 +52,45 @@ class PostgresDatabase final : public SqlDatabase {
   }
 
  private:
-  const std::string url_;
+  const PostgresUrl url_;
+  const bool pooled_;
   ConnectionPool<PostgresConnection> connections_{kConnections};
 };
 
-// Adds timeouts, so that an unreachable server does not block callers, unless
-// the URL sets them.
-std::string WithTimeouts(std::string url) {
-  for (const auto& [name, value] :
-       {std::pair{"connect_timeout", "10"},
-        std::pair{"tcp_user_timeout", "30000"},
-        std::pair{"application_name", "ucudnn-coord"}}) {
-    if (url.find(fmt::format("{}=", name)) != std::string::npos) continue;
-    const char separator = url.find('?') == std::string::npos ? '?' : '&';
-    url += fmt::format("{}{}={}", separator, name, value);
-  }
-  return url;
+// Whether a pooler such as PgBouncer (pool_mode = transaction) is between us
+// and the server: then a session is not ours alone, and not always the same.
+Result<bool> IsPooled(const PostgresUrl& url) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto first,
+                          PostgresConnection::Open(url, /*pooled=*/true));
+  UCUDNN_ASSIGN_OR_RETURN(const auto second,
+                          PostgresConnection::Open(url, /*pooled=*/true));
+  const auto session = [](PostgresConnection& connection) {
+    std::int64_t pid = 0;
+    const Status asked = connection.Run(
+        TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+          UCUDNN_ASSIGN_OR_RETURN(const auto rows,
+                                  sql.Query("SELECT pg_backend_pid()"));
+          pid = rows.at(0).Int(0);
+          return {};
+        });
+    return asked ? Result<std::int64_t>(pid) : tl::unexpected(asked.error());
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t before, session(*first));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t other, session(*second));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t after, session(*first));
+  return other == before || after != before;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<SqlDatabase>> OpenPostgres(const std::string& url) {
-  auto database = std::make_unique<PostgresDatabase>(WithTimeouts(url));
+  UCUDNN_ASSIGN_OR_RETURN(const PostgresUrl parsed, PostgresUrl::Parse(url));
+  const Result<bool> pooled = IsPooled(parsed);
+  if (!pooled) {
+    return Within(fmt::format("the database at {}", parsed.servers()),
+                  pooled.error());
+  }
+  auto database = std::make_unique<PostgresDatabase>(parsed, *pooled);
   const auto encoding = database->Read([](SqlTransaction& sql) {
     return sql.Query("SELECT current_setting('server_encoding')");
   });

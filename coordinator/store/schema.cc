@@ -13,7 +13,7 @@ Status PrepareSchema(SqlDatabase& database) {
     UCUDNN_RETURN_IF_ERROR(
         sql.Execute("CREATE TABLE IF NOT EXISTS schema_version ("
                     "version BIGINT PRIMARY KEY)"));
-    // Databases of before version 19 have a row for each version.
+    // Databases of before version 20 have a row for each version.
     UCUDNN_ASSIGN_OR_RETURN(
         const auto rows,
         sql.Query("SELECT COALESCE(MAX(version), 0) FROM schema_version"));

@@ -37,7 +37,8 @@ Status CheckDatabaseUrl(const std::string& url) {
       Code::kInvalidArgument,
       "'{}' is not a database URL; accepted are sqlite:///path/file.db, "
       "sqlite::memory: and postgresql://user@host/database",
-      url.starts_with("sqlite:") ? url : url.substr(0, url.find(':')));
+      url.starts_with("sqlite:") ? url
+                                 : url.substr(0, url.find_first_of(":=")));
 }
 
 Status Store::CheckWritable() {

@@ -14,6 +14,7 @@ Result<v1::StatusResponse> UpkeepService::GetStatus(
   v1::StatusResponse response;
   response.set_version(context_.options()->version);
   response.set_database(context_.options()->database);
+  response.set_grpc_port(context_.options()->grpc_port);
   response.set_schema_version(kSchemaVersion);
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgents());
   response.set_agents_online(std::count_if(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "base/text.h"
@@ -64,6 +65,14 @@ class CapturedGraph final : public CapturedWork {
   GpuContext& context_;
   std::unique_ptr<StreamGraph> graph_;
 };
+
+// " MPS 50%" where the multi-process service gives this process a part of the
+// GPU's multiprocessors; else empty.
+std::string MpsShare() {
+  const char* const percent = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  const double share = percent == nullptr ? 100 : std::strtod(percent, nullptr);
+  return share > 0 && share < 100 ? fmt::format(" MPS {}%", share) : "";
+}
 
 class CudnnDevice : public Device {
  public:
@@ -200,9 +209,6 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
       check(driver_.DeviceGetName(model.data(), static_cast<int>(model.size()),
                                   device),
             "cuDeviceGetName"));
-  CUuuid uuid = {};
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
   std::size_t memory = 0;
   UCUDNN_RETURN_IF_ERROR(
       check(driver_.DeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
@@ -215,8 +221,10 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
                                        device),
             "cuDeviceGetAttribute"));
   cache_ = Bytes(std::max(l2, 0));
-  info_.id = cudnn::UuidText(uuid.bytes);
-  info_.kind.model = model.data();
+  auto id = cudnn::UuidOf(driver_, device);
+  if (!id) return Within(name, std::move(id).error());
+  info_.id = *std::move(id);
+  info_.kind.model = model.data() + MpsShare();
   info_.kind.memory =
       1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
   info_.kind.library =
@@ -473,17 +481,7 @@ Result<std::int64_t> ParseSlice(std::string_view text) {
 Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     const CudnnOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, cudnn::LoadedLibraries());
-  const DriverApi& driver = libraries->driver;
-  int count = 0;
-  CUresult result = driver.Init(0);
-  if (result == CUDA_SUCCESS) result = driver.DeviceGetCount(&count);
-  if (result != CUDA_SUCCESS || count == 0) {
-    const Error error = cudnn::DescribeError(
-        driver, result == CUDA_SUCCESS ? CUDA_ERROR_NO_DEVICE : result,
-        "cuInit");
-    return Fail(Code::kUnavailable, "the NVIDIA driver offers no GPU: {}",
-                error.message);
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const int count, cudnn::CountGpus(libraries->driver));
   std::vector<int> ordinals = options.ordinals;
   if (ordinals.empty()) {
     for (int i = 0; i < count; ++i) ordinals.push_back(i);

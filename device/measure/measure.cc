@@ -516,12 +516,4 @@ Result<Nanoseconds> MeasureBench::TimeUnderLoad(const ConvProblem& problem,
   return MedianAndSpreadOf(std::move(times)).median;
 }
 
-Result<std::vector<MeasuredPoint>> MeasureProblem(
-    Device& device, const ConvProblem& problem, BatchSize batch,
-    const MeasureOptions& options, const std::stop_token& stop,
-    const MeasureProgress& progress) {
-  MeasureBench bench(device);
-  return bench.Measure(problem, batch, options, stop, progress);
-}
-
 }  // namespace ucudnn

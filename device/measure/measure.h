@@ -95,11 +95,10 @@ class MeasureBench {
   // kInvalidArgument if an option is out of range; kCancelled once `stop` is
   // requested (between runs, never within one); the errors of ListAlgorithms;
   // the device's error if it is broken, or if every algorithm failed.
-  Result<std::vector<MeasuredPoint>> Measure(const ConvProblem& problem,
-                                             BatchSize batch,
-                                             const MeasureOptions& options,
-                                             const std::stop_token& stop,
-                                             const MeasureProgress& progress);
+  Result<std::vector<MeasuredPoint>> Measure(
+      const ConvProblem& problem, BatchSize batch,
+      const MeasureOptions& options, const std::stop_token& stop,
+      const MeasureProgress& progress = {});
 
   // A single algorithm. `rivals` are points of `batch` images that may show it
   // to be hopeless. kResourceExhausted, kDeadlineExceeded and the device's
@@ -168,12 +167,6 @@ class MeasureBench {
   DeviceBuffer workspace_;
   Nanoseconds spent_{0};
 };
-
-// The same as MeasureBench::Measure, with temporary buffers.
-Result<std::vector<MeasuredPoint>> MeasureProblem(
-    Device& device, const ConvProblem& problem, BatchSize batch,
-    const MeasureOptions& options, const std::stop_token& stop,
-    const MeasureProgress& progress = {});
 
 }  // namespace ucudnn
 

@@ -247,7 +247,9 @@ Result<std::unique_ptr<Device>> OpenOneDnnDevice(const OneDnnOptions& options) {
   }
   const std::size_t cores =
       chosen.cores.empty() ? available.size() : chosen.cores.size();
-  if (chosen.threads == 0) chosen.threads = static_cast<int>(cores);
+  if (chosen.threads == 0) {
+    chosen.threads = std::min(static_cast<int>(cores), UsableCores());
+  }
   if (chosen.threads < 1 || chosen.threads > onednn::kMaxThreads) {
     return Fail(Code::kInvalidArgument, "{} threads; 1 to {} is accepted",
                 chosen.threads, onednn::kMaxThreads);

@@ -27,7 +27,7 @@
 namespace ucudnn {
 
 struct OneDnnOptions {
-  int threads = 0;  // 0: one for each core of this process
+  int threads = 0;  // 0: one for each core, within the CPU quota
   // The id is "cpu-<name>-<index>"; an empty name means the host's.
   std::string name = {};
   int index = 0;

@@ -236,9 +236,7 @@ Result<Allotment> SolveAllotment(
       progress({objective, bound, limits.max_nodes - budget.nodes});
     };
   }
-  Outcome outcome = problem.goal == AllotGoal::kMaxMinShare
-                        ? SearchMaxMin(model, &budget)
-                        : SearchThroughput(model, &budget);
+  Outcome outcome = SearchAllotment(model, &budget);
   if (!outcome.best.has_value()) {
     return tl::unexpected<Error>(WhyNone(outcome, limits));
   }

@@ -19,8 +19,9 @@
 // have 1/n each.
 //
 // Method, and why it is exact: docs/allocation.md. Shares are fixed-point
-// numbers, so all comparisons are of integers, and the same input gives the
-// same answer on every machine. Pure and thread-safe.
+// numbers, so they are compared as integers. Linear and integer programmes are
+// solved by CLP and CBC: the same input gives the same answer, with the same
+// libraries. Pure and thread-safe.
 
 #include <cstddef>
 #include <cstdint>

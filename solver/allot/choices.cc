@@ -1,4 +1,30 @@
 // The choices of a job: a walk through its numbers of devices.
+//
+//   B     the mini-batch                       here 12
+//   t     a time for the step                  here 40
+//   a_k   the largest batch of kind k in t     here a = (4, 2)
+//   free  devices of each kind                 here (3, 4)
+//   n_k   devices of kind k
+//   p_k   the price of one                     here p = (5, 2)
+//   cap   what a choice may cost               here 17
+//
+// Devices suffice if sum n_k a_k >= B and the excess can be taken back exactly
+// (curve.h). The walk fixes n for one kind after another, those that cost the
+// most for an image first: here kind 1 (5/4), then kind 2 (2/2). Below, `need`
+// is what is left of B; what it costs at least is need times the least price
+// for an image, so a branch ends where the sum exceeds cap:
+//
+//   n_1 = 0      need 12, cost  0 + 12 <= 17, but 4 of kind 2 are only 8: end
+//   n_1 = 1      need  8, cost  5 +  8 <= 17
+//     n_2 = 4      need 0, cost 13              a choice: (1, 4)
+//   n_1 = 2      need  4, cost 10 +  4 <= 17
+//     n_2 = 2      need 0, cost 14              a choice: (2, 2)
+//   n_1 = 3      need  0, cost 15              a choice: (3, 0)
+//
+// More of a kind than suffice are needless: after (3, 0), n_2 is not tried. The
+// cheapest choice is found in the same walk with cap lowered to each choice's
+// cost less one. A walk for several times at once uses a of the last of them,
+// and tells of each choice the least of these times that it holds.
 
 #include <algorithm>
 #include <limits>
@@ -180,31 +206,11 @@ Curve::Cheapest Curve::CheapestOfGroup(const Group& group, std::size_t time,
   if (walk.complete()) {
     cheapest.bound =
         cheapest.choice.has_value() ? cheapest.choice->cost : below;
-    cheapest.none = !cheapest.choice.has_value() && below == kMaxCount;
   } else {
     cheapest.bound = std::min(
         below, static_cast<std::int64_t>(std::max(walk.LeastCost(), 0.0)));
   }
   return cheapest;
-}
-
-Curve::Cheapest Curve::CheapestWithin(std::int64_t time, const Prices& prices,
-                                      std::int64_t below) const {
-  Cheapest best;
-  best.bound = below;
-  best.none = true;
-  for (const Group& group : groups_) {
-    const std::size_t within = Within(time - group.extra);
-    if (within == 0) continue;
-    const std::int64_t limit =
-        best.choice.has_value() ? best.choice->cost : below;
-    const Cheapest one = CheapestOfGroup(group, within - 1, prices, limit);
-    best.none = best.none && one.none;
-    best.bound = std::min(best.bound, one.bound);
-    if (one.choice.has_value()) best.choice = one.choice;
-  }
-  if (best.choice.has_value()) best.none = false;
-  return best;
 }
 
 bool Curve::AddChoicesOfGroup(const Group& group, std::size_t first,
@@ -214,20 +220,6 @@ bool Curve::AddChoicesOfGroup(const Group& group, std::size_t first,
   Walk walk(*this, group, first, last, prices);
   walk.FindAll(most, limit, choices);
   return walk.complete();
-}
-
-bool Curve::AddChoices(std::int64_t time, const Prices& prices,
-                       std::int64_t most, std::size_t limit,
-                       std::vector<Choice>* choices) const {
-  bool complete = true;
-  for (const Group& group : groups_) {
-    const std::size_t within = Within(time - group.extra);
-    if (within == 0) continue;
-    complete = AddChoicesOfGroup(group, within - 1, within - 1, prices, most,
-                                 limit, choices) &&
-               complete;
-  }
-  return complete;
 }
 
 }  // namespace ucudnn::allot_internal

@@ -28,7 +28,7 @@ using Counts = std::array<std::int16_t, kMaxAllotKinds>;
 struct Choice {
   Counts counts{};
   std::int64_t cost = 0;
-  std::int64_t time = 0;  // of a step, where AddChoices tells
+  std::int64_t time = 0;  // of a step, where it is known
 };
 
 // Prices for a device of each kind; none is negative.
@@ -72,27 +72,24 @@ class Curve {
   // The longest step time up to `time`; 0 if there is none.
   std::int64_t LastTime(std::int64_t time) const;
 
-  // The cheapest devices that make a step within `time`.
+  // The number of times() that are within `time`.
+  std::size_t Within(std::int64_t time) const;
+
+  // The cheapest devices of a group that make a step within times()[time],
+  // without the extra.
   struct Cheapest {
     std::optional<Choice> choice;
-    std::int64_t bound = 0;  // no devices cost less
-    bool none = false;       // proven: no devices suffice
+    std::int64_t bound = 0;  // no devices cost less; `below` if there are none
   };
-  Cheapest CheapestWithin(std::int64_t time, const Prices& prices,
-                          std::int64_t below = kMaxCount) const;
-  // The same for one group and a time of times(), without the extra.
   Cheapest CheapestOfGroup(const Group& group, std::size_t time,
                            const Prices& prices, std::int64_t below,
                            std::int64_t most_steps = kMostWalkSteps) const;
 
-  // Appends the devices that make a step within `time` and cost at most `most`,
-  // leaving out those that would do with one device less, and perhaps others
-  // that contain a smaller choice. Returns false if there were more than
-  // `limit`, or if they were too many to walk through.
-  bool AddChoices(std::int64_t time, const Prices& prices, std::int64_t most,
-                  std::size_t limit, std::vector<Choice>* choices) const;
-  // The same for one group and all times()[first..last] at once: each choice
-  // with the least of these times that it holds, without the extra.
+  // Appends the devices that make a step within some of times()[first..last]
+  // and cost at most `most`, each with the least of these times that it holds,
+  // without the extra. Leaves out those that would do with one device less, and
+  // perhaps others that contain a smaller choice. Returns false if there were
+  // more than `limit`, or if they were too many to walk through.
   bool AddChoicesOfGroup(const Group& group, std::size_t first,
                          std::size_t last, const Prices& prices,
                          std::int64_t most, std::size_t limit,
@@ -111,8 +108,6 @@ class Curve {
 
   // Of the group of `devices`; null if the job may not have so many.
   const Group* GroupOf(std::int64_t devices) const;
-  // The number of times() that are within `time`.
-  std::size_t Within(std::int64_t time) const;
   bool HoldsAt(const Counts& counts, std::size_t time) const;
   bool HasBatch(std::size_t kind, std::int64_t batch, std::int64_t time) const;
 

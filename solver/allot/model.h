@@ -1,7 +1,7 @@
 #ifndef UCUDNN_SOLVER_ALLOT_MODEL_H_
 #define UCUDNN_SOLVER_ALLOT_MODEL_H_
 
-// The searches of solver/allot and what they share.
+// The jobs of solver/allot, and the search for their devices.
 
 #include <cstdint>
 #include <functional>
@@ -58,11 +58,12 @@ struct Budget {
   std::stop_token stop;
   bool any = false;  // whether the first selection ends the search
   std::function<void(std::int64_t objective, std::int64_t bound)> report;
+
+  bool Ended() const { return nodes <= 0 || stop.stop_requested(); }
 };
 
-// `bound` is proven whatever ended the search.
-Outcome SearchMaxMin(const Model& model, Budget* budget);
-Outcome SearchThroughput(const Model& model, Budget* budget);
+// `bound` holds whatever ended the search.
+Outcome SearchAllotment(const Model& model, Budget* budget);
 
 }  // namespace ucudnn::allot_internal
 

@@ -143,9 +143,4 @@ Bytes MemoryPool::LargestFree(Nanoseconds now) {
   return Bytes(largest);
 }
 
-Bytes MemoryPool::TotalFree(Nanoseconds now) {
-  Settle(now);
-  return Bytes(available_);
-}
-
 }  // namespace ucudnn

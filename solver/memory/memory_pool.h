@@ -69,8 +69,6 @@ class MemoryPool {
 
   // The largest size that Take would give at `now`.
   Bytes LargestFree(Nanoseconds now);
-  // All that is free at `now`, contiguous or not.
-  Bytes TotalFree(Nanoseconds now);
 
   // The free ranges at `now`, by offset (not of kCount).
   const std::map<std::int64_t, std::int64_t>& FreeRanges(Nanoseconds now) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "base/files/file.h"
@@ -65,6 +66,38 @@ TEST(AgentCliTest, TellsTheServiceManagerWhenItWorksLivesAndStops) {
   EXPECT_EQ(manager.Received().front(), "READY=1");
   EXPECT_EQ(agent.Stop(), 0);
   EXPECT_EQ(std::ranges::count(manager.Received(), "STOPPING=1"), 1);
+}
+#endif
+
+#ifdef UCUDNN_WITH_CUDNN
+// What an agent logs that has the fake GPU and waits for a coordinator.
+std::string LogOnFakeGpu(const std::map<std::string, std::string>& more) {
+  const test::TemporaryFolder folder;
+  const std::string fakes = test::LibraryPath("fake_gpu") + ":" +
+                            test::LibraryPath("fake_nvml");
+  std::map<std::string, std::string> environment = {
+      {"LD_LIBRARY_PATH", fakes}};
+  environment.insert(more.begin(), more.end());
+  test::Process agent({test::ProgramPath("ucudnn-agent"), "--coordinator",
+                       "127.0.0.1:1", "--cpu-devices", "0"},
+                      folder / "log", environment);
+  EXPECT_TRUE(test::WaitUntil([&] {
+    return test::FileText(folder / "log").find("register_failed") !=
+           std::string::npos;
+  })) << test::FileText(folder / "log");
+  return test::FileText(folder / "log");
+}
+
+TEST(AgentCliTest, SaysWhatIsNotKnownOfAGpuWithoutItsManagementLibrary) {
+  const std::string id = "id=GPU-07070707-0707-0707-0707-070707070707";
+  EXPECT_THAT(LogOnFakeGpu({}),
+              AllOf(HasSubstr("event=device " + id),
+                    ::testing::Not(HasSubstr("gpu_not_watched"))));
+  EXPECT_THAT(LogOnFakeGpu({{"FAKE_NVML_MISMATCH", "1"}}),
+              AllOf(HasSubstr("event=device " + id),
+                    HasSubstr("event=gpu_not_watched " + id),
+                    HasSubstr("Driver/library version mismatch"),
+                    HasSubstr("other processes")));
 }
 #endif
 

@@ -145,6 +145,27 @@ TEST_F(AgentTest, WaitsForAnUnavailableCoordinator) {
   EXPECT_EQ(link_.registrations_, 3);
 }
 
+TEST_F(AgentTest, EndsIfAnotherMachineHasAnAgentOfItsName) {
+  options_.machine_id = "1234";
+  link_.register_errors = {{Code::kAlreadyExists, "on another machine"}};
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(std::make_unique<NoDevice>("d"));
+  const Status status = RunAgent(options_, link_, devices, OnePoint, {});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "on another machine");
+  EXPECT_EQ(link_.registered_.machine_id(), "1234");
+  EXPECT_FALSE(link_.left_);
+}
+
+TEST_F(AgentTest, WaitsForItsNameOnceItHasWorked) {
+  link_.tasks = {MakeTask(1)};
+  link_.lease_errors = {{Code::kNotFound, "no such agent"}};
+  link_.register_errors = {{Code::kOk, ""},
+                           {Code::kAlreadyExists, "on another machine"}};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_EQ(link_.registrations_, 3);
+}
+
 TEST_F(AgentTest, ReportsWhyATaskFailed) {
   link_.tasks = {MakeTask(1, "nonsense"), MakeTask(2)};
   const Measurer measure =

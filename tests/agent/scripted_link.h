@@ -115,6 +115,7 @@ class ScriptedLink final : public Link {
     if (errors->empty()) return 0;
     const Error error = errors->front();
     errors->pop_front();
+    if (error.code == Code::kOk) return 0;
     return tl::unexpected<Error>(error);
   }
 

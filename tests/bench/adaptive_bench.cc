@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/campaign/recorded_campaigns.h"
+#include "tests/device/measure/recorded_campaigns.h"
 
 namespace ucudnn {
 namespace {

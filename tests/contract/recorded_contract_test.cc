@@ -1,5 +1,5 @@
-#include "device/recorded/recorded_device.h"
 #include "tests/contract/device_contract.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn::test {
 namespace {

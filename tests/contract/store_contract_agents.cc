@@ -11,6 +11,32 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+TEST_P(StoreContract, RefusesAnAgentThatIsOnlineOnAnotherMachine) {
+  AgentRecord first = TestAgent("a");
+  first.machine_id = "1111";
+  AgentRecord second = first;
+  second.machine_id = "2222";
+  ASSERT_TRUE(store().agents.RegisterAgent(first, {}, 100));
+  ASSERT_TRUE(store().agents.RegisterAgent(first, {}, 100));
+  const AgentRegistration both[] = {{TestAgent("b"), {}, 200},
+                                    {second, {}, 200}};
+  const Status refused = store().agents.RegisterAgents(both);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kAlreadyExists);
+  for (const char* word : {"'a'", "1111", "2222", "id ="}) {
+    EXPECT_THAT(refused.error().message, HasSubstr(word));
+  }
+  EXPECT_EQ(store().agents.GetAgent("a")->machine_id, "1111");
+  EXPECT_EQ(store().agents.GetAgent("b").error().code, Code::kNotFound);
+  // Of an older version.
+  ASSERT_TRUE(store().agents.RegisterAgent(TestAgent("a"), {}, 300));
+  ASSERT_TRUE(store().agents.RegisterAgent(first, {}, 300));
+  // A machine that was replaced.
+  ASSERT_TRUE(store().agents.SetAgentState("a", AgentState::kGone, "stopped"));
+  ASSERT_TRUE(store().agents.RegisterAgent(second, {}, 400));
+  EXPECT_EQ(store().agents.GetAgent("a")->machine_id, "2222");
+}
+
 TEST_P(StoreContract, RegistersAnAgentWithItsDevices) {
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-2", 1),
                                              TestDevice("GPU-1", 0)};

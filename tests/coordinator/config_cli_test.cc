@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ConfigCliTest : public ::testing::Test {
  protected:
@@ -54,13 +55,53 @@ TEST_F(ConfigCliTest, RefusesAMalformedDatabaseUrl) {
   EXPECT_THAT(run.err, HasSubstr("sqlite:///path/file.db"));
 }
 
+#ifdef UCUDNN_WITH_POSTGRES
+// A word of the password would be in a log.
+TEST_F(ConfigCliTest, NamesThePlaceOfAPasswordThatCannotBeReadAndNotIt) {
+  for (const std::string password :
+       {"secret@secret", "secret/secret", "secret%secret", "100%", "@secret",
+        "s?ecret/@secret"}) {
+    const test::Finished run =
+        Coord({"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+               "--database", "postgresql://u:" + password + "@localhost:1/db"});
+    EXPECT_EQ(run.status, 2) << run.err;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--database"), HasSubstr("%40")));
+    EXPECT_THAT(run.err, Not(HasSubstr("ecret")));
+    EXPECT_THAT(run.err, Not(HasSubstr("100%")));
+  }
+  const test::Finished words =
+      Coord({"check", Config("database = \"host=db password=secret\"\n")});
+  EXPECT_THAT(words.err, Not(HasSubstr("secret")));
+}
+
+TEST_F(ConfigCliTest, NamesTheServerThatCannotBeReachedAndNoPassword) {
+  for (const auto& [place, server] :
+       {std::pair{"localhost:1/db", "localhost:1"},
+        {"127.0.0.1:1,[::1]:2/db", "127.0.0.1:1,[::1]:2"},
+        {"/db?host=/nowhere&port=7", "/nowhere:7"}}) {
+    const test::Finished run =
+        Coord({"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+               "--database",
+               std::string("postgresql://u:s?e%40c:r#e&t@") + place});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("the database at " + std::string(server)));
+    EXPECT_THAT(run.err, Not(HasSubstr("c:r")));
+  }
+}
+#endif
+
 TEST_F(ConfigCliTest, AcceptsAValidFile) {
-  const test::Finished run = Coord(
-      {"check",
-       Config("listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
-              "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n")});
+  const std::string text =
+      "listen = \"0.0.0.0:7460\"\ndatabase = \"postgresql://db/u\"\n"
+      "lease-ms = 60_000\nmeasure-workspace = \"2GiB\"\n";
+  const test::Finished run =
+      Coord({"check", Config(text + "insecure = true\n")});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("no errors found"));
+  // What `serve` refuses.
+  const test::Finished open = Coord({"check", Config(text)});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("--insecure"));
 }
 
 TEST_F(ConfigCliTest, ServesAsTheFileSaysUnlessTheCommandLineOverridesIt) {

@@ -9,8 +9,8 @@
 #include <regex>
 #include <string>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

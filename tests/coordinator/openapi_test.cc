@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
@@ -25,6 +24,7 @@
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/process.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"

@@ -73,6 +73,25 @@ TEST_F(RestServerTest, ListensAgainAfterItsListenerBroke) {
   EXPECT_EQ(server_->port(), port);
 }
 
+TEST_F(RestServerTest, ListensOnIpv6AndOnAllAddresses) {
+  const auto answers = [](const char* host, int port) {
+    httplib::Client http(host, port);
+    const auto answer = http.Get("/livez");
+    return answer && answer->status == 200;
+  };
+  for (const char* address : {"[::1]:0", "[::]:0", "0.0.0.0:0"}) {
+    const bool all = std::string_view(address) != "[::1]:0";
+    const auto rest = RestServer::Start(address, dispatcher_, health_, Page());
+    ASSERT_TRUE(rest) << address << ": " << rest.error().message;
+    EXPECT_TRUE(answers("::1", (*rest)->port())) << address;
+    EXPECT_EQ(answers("127.0.0.1", (*rest)->port()), all) << address;
+    const auto probes = RestServer::StartProbes(address, dispatcher_, health_);
+    ASSERT_TRUE(probes) << address << ": " << probes.error().message;
+    EXPECT_TRUE(answers("::1", (*probes)->port())) << address;
+    EXPECT_EQ(answers("127.0.0.1", (*probes)->port()), all) << address;
+  }
+}
+
 TEST_F(RestServerTest, StopsAfterItsListenerBroke) {
   ASSERT_TRUE(test::WaitUntil([this] { return Answers(); }));
   ASSERT_TRUE(test::BreakListener(server_->port()));

@@ -156,6 +156,20 @@ TEST_F(RpcServerTest, ListensAgainAfterItsListenerBroke) {
   EXPECT_EQ(server_->port(), port);
 }
 
+// Whichever address it has: also of IPv6 alone, or another than loopback's.
+TEST_F(RpcServerTest, NoticesThatItsListenerBrokeOnAnyAddress) {
+  for (const char* address :
+       {"[::]:0", "[::1]:0", "0.0.0.0:0", "127.0.0.2:0"}) {
+    const auto server = RpcServer::Start(address, dispatcher_);
+    ASSERT_TRUE(server) << address << ": " << server.error().message;
+    ASSERT_TRUE(test::BreakListener((*server)->port())) << address;
+    EXPECT_TRUE(test::WaitUntil([&] { return !(*server)->Accepting(); }))
+        << address;
+    EXPECT_TRUE(test::WaitUntil([&] { return (*server)->Accepting(); }))
+        << address;
+  }
+}
+
 class TlsRpcServerTest : public RpcServerTest {
  protected:
   const HandshakeLog log_;

@@ -192,8 +192,8 @@ TEST(OneDnnDeviceTest, IsMeasured) {
   options.max_repeats = 3;
   options.time_limit = std::chrono::milliseconds(200);
   for (const ConvOp op : kConvOps) {
-    const auto points = MeasureProblem(*device, Small(op), BatchSize(8),
-                                       options, std::stop_token());
+    const auto points = MeasureBench(*device).Measure(
+        Small(op), BatchSize(8), options, std::stop_token());
     ASSERT_TRUE(points) << points.error().message;
     ASSERT_GE(points->size(), 2U);
     for (const MeasuredPoint& p : *points) {
@@ -212,8 +212,8 @@ TEST(OneDnnDeviceTest, IsMeasuredWithoutWaitingForTheReference) {
     problem.geometry.input = {1, 112, 112};
     MeasureOptions options;
     options.time_limit = std::chrono::milliseconds(200);
-    const auto points = MeasureProblem(*device, problem, BatchSize(1), options,
-                                       std::stop_token());
+    const auto points = MeasureBench(*device).Measure(
+        problem, BatchSize(1), options, std::stop_token());
     ASSERT_TRUE(points) << points.error().message;
     EXPECT_FALSE(points->empty());
     for (const MeasuredPoint& p : *points) {
@@ -221,8 +221,8 @@ TEST(OneDnnDeviceTest, IsMeasuredWithoutWaitingForTheReference) {
     }
     options.max_workspace = 64_KiB;
     const std::clock_t start = std::clock();  // of the processor
-    const auto none = MeasureProblem(*device, problem, BatchSize(1), options,
-                                     std::stop_token());
+    const auto none = MeasureBench(*device).Measure(problem, BatchSize(1),
+                                                    options, std::stop_token());
     const std::clock_t end = std::clock();
     ASSERT_TRUE(none) << none.error().message;
     EXPECT_TRUE(none->empty());

@@ -41,6 +41,7 @@ class CheckNumbersTest(unittest.TestCase):
     def test_refuses_numbers_without_a_source(self):
         self.assertTrue(self.check("It takes 19.2 ms.\n"))
         self.assertTrue(self.check("In PyTorch 49.2 ms.\n"))
+        self.assertTrue(self.check("It takes 19GiB.\n"))
 
     def test_refuses_a_source_without_a_link(self):
         unlinked = PAGE.replace("docs/results/gpu.md", "x")

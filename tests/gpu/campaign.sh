@@ -1,5 +1,4 @@
-# The measuring stages of run.sh: policies, sharing, judge, cold, slices,
-# failures.
+# The measuring stages of run.sh: policies, sharing, judge, slices, failures.
 # Sourced by it.
 # shellcheck shell=bash disable=SC2154  # $out and $tmp are run.sh's
 
@@ -102,16 +101,6 @@ sharing() {
 judge() {
   .carry/bin/ucudnn_gpu_policies --batch "${UCUDNN_BATCH:-256}" \
     --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
-}
-
-# Whether measurements predict the time of a plan's kernels in a row.
-# UCUDNN_ROWS ("resnet18:128:PSEUDO_HALF vgg16:64") selects networks, batches
-# and precisions (FP32).
-cold() {
-  # shellcheck disable=SC2086
-  .carry/bin/ucudnn_gpu_cold --networks tests/data/networks \
-    --seconds "${UCUDNN_SECONDS:-75}" -o "$out" ${UCUDNN_ROWS:-} \
-    >"$out/cold.txt" 2>&1
 }
 
 # Measures a slice as a device of its own kind, and runs a job on it.

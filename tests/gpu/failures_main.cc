@@ -51,8 +51,8 @@ Status StatusOf(const Result<T>& result) {
 
 Status Measure(Device& device) {
   std::size_t left_out = 0;
-  const auto points = MeasureProblem(
-      device, Problem(), BatchSize(64), MeasureOptions(), {},
+  const auto points = MeasureBench(device).Measure(
+      Problem(), BatchSize(64), MeasureOptions(), {},
       [&](const Candidate& candidate, const Result<MeasuredPoint>& point) {
         if (point) return;
         ++left_out;

@@ -1,10 +1,5 @@
 # shellcheck shell=bash
-# The stages engines, figures, networks, load and deepbench of run.sh; to be
-# sourced by it.
-
-engines() {
-  .carry/bin/ucudnn_gpu_probe --engines >"$out/engines.txt" 2>&1
-}
+# The stages figures, networks, load and deepbench of run.sh; to be sourced by it.
 
 # rows_of_table NETWORK:BATCH...: prints the networks' rows that match
 # UCUDNN_ROWS, in the order of its patterns ("*:NHWC vgg16:*:FP32:*"); all rows

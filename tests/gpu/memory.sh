@@ -83,5 +83,5 @@ memory_checked() {
   timeout $((until - SECONDS)) "$tool" --tool "$1" --error-exitcode 3 \
     .carry/bin/ucudnn-train-memory --network "$2" --batch "$3" \
     --memory-policy vdnn-all --steps 4 --device-model \
-    docs/results/h200-memory-executed-2026-11-22/fitted-model.json
+    tests/data/h200/device_model.json
 }

@@ -30,10 +30,10 @@
 
 #include "base/median.h"
 #include "base/onnx/network_file.h"
-#include "campaign/campaign.h"
 #include "device/cudnn/cudnn_device.h"
-#include "device/recorded/recorded_device.h"
+#include "device/measure/campaign.h"
 #include "solver/micro_batch/wr.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {

@@ -13,11 +13,9 @@
 #
 # Stages, each with its own results:
 #   versions   GPU, driver, CUDA, cuDNN
-#   probe      what cuDNN offers for AlexNet's conv2
 #   contract   the device contract suite on the legacy and the graph API
 #   model      the device model that the agent measures, of each GPU and of slices of
 #              64 multiprocessors, three times each: DIR/model.jsonl. Half a minute
-#   engines    the results of checking the graph API's engines
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
 #              DIR/figures.md. About six minutes. UCUDNN_ROWS chooses rows by
@@ -42,11 +40,6 @@
 #   judge      policies in one process, with `all` as far as UCUDNN_SECONDS (200)
 #              allow, and with all plans valued by the same times. Under four
 #              minutes
-#   cold       ResNet-18, AlexNet and VGG-16: the times of their plans' kernels
-#              alone, with operands in the cache and not, and in rows that come
-#              nearer to that step by step; tables in DIR/cold.txt, numbers in
-#              DIR/cold.json. Plans from cold measurements come last, as far as
-#              UCUDNN_SECONDS (75) allow. A minute and a half
 #   slices     measures slices of 32 and 64 multiprocessors, and runs jobs in them
 #   failures   provokes full memory and a poisoned context
 #   handle     the drop-in handle and the preload shim compared with cuDNN alone:
@@ -98,9 +91,6 @@
 #              evenly split, and on two whole GPUs; DIR/train.txt ends with the
 #              comparison, including whole steps and the time that exchanges of
 #              gradients add. About two minutes
-#   gradients  sums of gradients in GPU memory on one to three ranks, compared with
-#              sums in host memory, and beside busy streams; with two or more GPUs
-#              by NCCL too. A minute
 #
 # Exit status: 0 all stages are done; 1 one failed or missed a goal; 3 none did, but
 # the time was up before all was measured.
@@ -109,11 +99,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse ucudnn_gpu_probe
+programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse
   ucudnn_gpu_failures ucudnn_gpu_model ucudnn_gpu_plain ucudnn_gpu_handle
-  ucudnn-train ucudnn_gpu_figures ucudnn_gpu_sums ucudnn_gpu_policies
-  ucudnn_gpu_cold ucudnn_gpu_graphs ucudnn_gpu_memory ucudnn_gpu_beside
-  ucudnn-train-memory)
+  ucudnn-train ucudnn_gpu_figures ucudnn_gpu_policies ucudnn_gpu_graphs
+  ucudnn_gpu_memory ucudnn_gpu_beside ucudnn-train-memory)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -154,11 +143,6 @@ print("PyTorch", torch.__version__, "cuDNN", v)' || true
     mpirun --version | head -n 1 || true
     uname -r
   } >"$out/versions.txt" 2>&1
-}
-
-probe() {
-  .carry/bin/ucudnn_gpu_probe >"$out/probe-legacy.txt" 2>&1 &&
-    .carry/bin/ucudnn_gpu_probe --only-graph >"$out/probe-graph.txt" 2>&1
 }
 
 model() {
@@ -320,7 +304,10 @@ torch() {
   timeout 90 python3 -m torch.distributed.run --standalone --nproc-per-node 2 \
     client/examples/torch/uneven_resnet50.py >"$out/torch-example.txt" 2>&1 ||
     status=1
-  timeout 120 python3 -m pytest -q -p no:cacheprovider \
+  # Not what needs the daemons or the command, which `pack torch` leaves out.
+  timeout 300 python3 -m pytest -q -p no:cacheprovider -rfE \
+    --ignore-glob '*_coordinator.py' --ignore-glob '*_session.py' \
+    --deselect tests/python/test_torch_networks.py::test_is_read_by_the_planner \
     tests/python/test_torch_*.py >"$out/torch-tests.txt" 2>&1 || status=1
   tail -n 1 "$out/torch-tests.txt"
   return $status
@@ -345,18 +332,6 @@ torchmem() {
     tests/python/test_torch_{saved,replay}_*.py >"$out/torch-memory-tests.txt" 2>&1 ||
     status=1
   tail -n 1 "$out/torch-memory-tests.txt"
-  return $status
-}
-
-gradients() {
-  local ranks status=0
-  for ranks in 1 2 3; do
-    echo "== $ranks ranks"
-    # Enough hardware queues that no two streams share one.
-    timeout 120 mpirun --allow-run-as-root --bind-to none --oversubscribe \
-      -x CUDA_DEVICE_MAX_CONNECTIONS=32 -np $ranks \
-      .carry/bin/ucudnn_gpu_sums || status=1
-  done >"$out/gradients.txt" 2>&1
   return $status
 }
 
@@ -422,11 +397,11 @@ while [ $# -gt 0 ]; do
       out=$2
       shift
       ;;
-    versions | probe | model | contract | handle | sanitizer) stages+=("$1") ;;
+    versions | model | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
-    policies | sharing | judge | cold | slices | failures) stages+=("$1") ;;
-    train | gradients | torch | convert | torchmem | graphs) stages+=("$1") ;;
-    engines | figures | networks | load | deepbench) stages+=("$1") ;;
+    policies | sharing | judge | slices | failures) stages+=("$1") ;;
+    train | torch | convert | torchmem | graphs) stages+=("$1") ;;
+    figures | networks | load | deepbench) stages+=("$1") ;;
     memory | operators | beside) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)

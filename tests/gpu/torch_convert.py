@@ -53,7 +53,7 @@ VARIANTS = ("plain", "full", "eighth", "compiled")
 GOALS = {"FP32": {"full": 0.85, "eighth": 1.0}, "TF32": {"full": 1.005},
          "HALF": {"full": 1.005}}
 ROW_LIMIT = 155 + 1.6 * PLANNING_SECONDS
-CHECKS_LIMIT = 85
+CHECKS_LIMIT = 240
 GRACE = 15
 TIME_UP = "the time was up"
 

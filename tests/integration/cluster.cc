@@ -152,6 +152,15 @@ std::vector<std::string> Cluster::addresses() const {
   return addresses;
 }
 
+std::vector<std::string> Cluster::rest_addresses() const {
+  std::vector<std::string> addresses;
+  for (const Coordinator& coordinator : coordinators_) {
+    addresses.push_back(fmt::format("http{}://127.0.0.1:{}", tls() ? "s" : "",
+                                    coordinator.ports.http));
+  }
+  return addresses;
+}
+
 std::string Cluster::address() const {
   return fmt::format("{}", fmt::join(addresses(), ","));
 }

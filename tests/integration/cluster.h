@@ -72,6 +72,8 @@ class Cluster {
   std::vector<std::string> addresses() const;
   // The same, separated by commas.
   std::string address() const;
+  // Where they serve REST, as URLs.
+  std::vector<std::string> rest_addresses() const;
   // Of the first one.
   int http_port() const { return coordinators_.front().ports.http; }
   int probe_port() const { return coordinators_.front().ports.probe; }

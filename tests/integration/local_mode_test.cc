@@ -10,7 +10,7 @@
 
 #include "base/network.h"
 #include "client/dropin/planner/planner.h"
-#include "client/dropin/wire/ask_coordinator.h"
+#include "client/dropin/ask/ask_coordinator.h"
 #include "device/forwarding_device.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/integration/cluster.h"
@@ -100,7 +100,7 @@ class LocalModeTest : public ::testing::Test {
       CredentialFiles credentials,
       std::chrono::milliseconds within = std::chrono::seconds(10)) {
     return CoordinatorAsker(
-        cluster_.addresses(),
+        cluster_.rest_addresses(),
         {.credentials = std::move(credentials),
          .within = within,
          .pause = std::chrono::milliseconds(0),
@@ -158,17 +158,17 @@ TEST_F(LocalModeTest, PlansByItselfWhenItIsNotLetIn) {
   nobody.key = "";
   const std::vector<std::pair<CredentialFiles, std::string>> refused = {
       {nobody, "a certificate (UCUDNN_CERT and UCUDNN_KEY) or a token"},
-      {foreign, "after the handshake, as if the certificate in " +
-                    foreign.cert + " were not accepted"},
+      {foreign,
+       "as if the certificate in " + foreign.cert + " were not accepted"},
       {Cluster::CredentialsOf(Role::kAgent, "n"),
        "agent n may not call GetProblemProfile; job, viewer"},
       {others.ca(), "the coordinator's certificate is not accepted"},
-      {{}, "if TLS is spoken there, UCUDNN_CA has to name"}};
+      {{}, "https needs an authority's certificate (UCUDNN_CA)"}};
   for (const auto& [credentials, why] : refused) {
     CoordinatorAsker asker = AskerWith(credentials);
     EXPECT_FALSE(asker.Ask("none/1u/1GiB/none-1.0", kernels_[0].problem));
     EXPECT_THAT(warning_, HasSubstr(why));
-    EXPECT_THAT(warning_, HasSubstr(cluster_.addresses()[0]));
+    EXPECT_THAT(warning_, HasSubstr(cluster_.rest_addresses()[0]));
   }
   CoordinatorAsker asker = AskerWith(foreign);
   EXPECT_GT(PlanAll(asker), 0);

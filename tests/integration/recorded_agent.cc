@@ -18,7 +18,7 @@
 #include "base/onnx/network_file.h"
 #include "base/service/log.h"
 #include "base/service/signals.h"
-#include "device/recorded/recorded_device.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {

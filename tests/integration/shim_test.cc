@@ -2,6 +2,7 @@
 // was built without ucudnn or with the handle, on a GPU simulated on the host
 // (tests/support/fake_gpu).
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +31,8 @@ class ShimTest : public ::testing::TestWithParam<std::string> {
     std::map<std::string, std::string> environment = {
         {"UCUDNN_CACHE_DIR", cache.path()},
         {"UCUDNN_WORKSPACE_LIMIT", "9000"},
-        {"UCUDNN_COORDINATOR", cluster_.address()},
+        {"UCUDNN_COORDINATOR",
+         fmt::format("{}", fmt::join(cluster_.rest_addresses(), ","))},
         {kCaVariable, files.ca},
         {kCertVariable, files.cert},
         {kKeyVariable, files.key}};
@@ -89,7 +91,7 @@ TEST_P(ShimTest, MeasuresByItselfOnceItsCertificateHasExpired) {
   const CredentialFiles late = Cluster::CredentialsOf(
       Role::kJob, "late-" + GetParam(), std::chrono::seconds(-1));
   EXPECT_THAT(RunProgram(late).err,
-              Says("the certificate in " + late.cert + ", which expired on "));
+              Says("the certificate in " + late.cert));
 }
 
 INSTANTIATE_TEST_SUITE_P(InAProgram, ShimTest,

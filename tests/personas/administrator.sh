@@ -18,14 +18,15 @@ says "--insecure" ucudnn-coord serve --listen 0.0.0.0:0 --database "sqlite://$tm
 [ $status = 2 ] || fail "an open coordinator ends with status $status"
 
 certs=$tmp/certs
-ucudnn-coord certs init --dir "$certs" --cluster rack7 >/dev/null
-ucudnn-coord certs issue --dir "$certs" coordinator coord-1 --host localhost,127.0.0.1 >/dev/null
-ucudnn-coord certs issue --dir "$certs" agent node-1 >/dev/null
+certificates=$root/usr/share/ucudnn/certificates.sh
+"$certificates" init --dir "$certs" --cluster rack7 >/dev/null
+"$certificates" issue --dir "$certs" coordinator coord-1 --host localhost,127.0.0.1 >/dev/null
+"$certificates" issue --dir "$certs" agent node-1 >/dev/null
 for person in "admin root" "operator alice"; do
   # shellcheck disable=SC2086
-  ucudnn-coord certs issue --dir "$certs" --days 30 $person >/dev/null
+  "$certificates" issue --dir "$certs" --days 30 $person >/dev/null
 done
-ucudnn-coord certs token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
+"$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
 chmod 600 "$tmp/bob.token"
 [ "$(stat -c %a "$certs/ca.key")" = 600 ] || fail "anyone can read ca.key"
 
@@ -52,17 +53,30 @@ refused() {
   [ $status = 4 ] || fail "'${*:2}' ends with status $status"
 }
 refused "certificate" ucudnn devices --ca "$certs/ca.crt"
+refused "it speaks TLS" ucudnn devices
+ucudnn-coord certs init --dir "$tmp/others" --cluster rack8 >/dev/null
+refused "no authority in $tmp/others/ca.crt has signed its certificate" ucudnn devices --ca "$tmp/others/ca.crt"
+[[ $output != *E[01]* ]] || fail "gRPC's own log is shown: $output"
+refused "; not for 0.0.0.0" ucudnn devices --coordinator "0.0.0.0:$grpc" --ca "$certs/ca.crt"
 as operator-alice networks put small "$tmp/small.csv"
 says "small" bob networks
 refused "viewer bob" bob cancel 1
 # The same from bob's own settings.
-ucudnn config set ca "$certs/ca.crt" >/dev/null
+(cd "$certs" && ucudnn config set ca ca.crt >/dev/null)
 ucudnn config set token-file "$tmp/bob.token" >/dev/null
 says "small" ucudnn networks
 rm "$XDG_CONFIG_HOME/ucudnn/config.toml"
 refused "operator alice" as operator-alice networks rm small
 curl -s --cacert "$certs/ca.crt" "https://localhost:$http/readyz" >"$tmp/readyz" ||
   fail "REST does not speak TLS"
+
+as admin-root networks >/dev/null
+curl -s --cacert "$certs/ca.crt" --cert "$certs/admin-root.crt" --key "$certs/admin-root.key" \
+  "https://localhost:$http/metrics" >"$tmp/metrics" || fail "there are no metrics"
+for role in coordinator admin operator; do
+  grep -q "^ucudnn_certificate_expires_timestamp_seconds{role=\"$role\"} 1" "$tmp/metrics" ||
+    fail "no metric tells when a certificate of role $role expires"
+done
 
 ucudnn-agent --config "$root/etc/ucudnn/agent.toml" --id node-1 --cpu-threads 1 --repeats 3 \
   --coordinator "localhost:$grpc" --ca "$certs/ca.crt" --cert "$certs/agent-node-1.crt" \
@@ -77,7 +91,7 @@ as admin-root history -o json >"$tmp/history.json"
 grep -q "operator alice" "$tmp/history.json" || fail "the history does not name who"
 
 # What is taken back is refused once the coordinator has read its files again.
-ucudnn-coord certs revoke --dir "$certs" "$certs/operator-alice.crt" >/dev/null
+"$certificates" revoke --dir "$certs" "$certs/operator-alice.crt" >/dev/null
 kill -HUP "$coordinator"
 is_refused() { ! as operator-alice devices; }
 await "alice is refused" is_refused

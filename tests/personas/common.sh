@@ -42,7 +42,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/await.sh"
 # says WORDS COMMAND...: the command prints the words; its status is $status.
 status=0
 says() {
-  local words=$1 output
+  local words=$1
   shift
   status=0
   output=$("$@" 2>&1) || status=$?

@@ -17,7 +17,7 @@ says "did you mean --log-level?" ucudnn-agent --loglevel debug
 says "HOST:PORT=127.0.0.1:7460" ucudnn-coord serve --help
 says "in [3 - 10000]=30" ucudnn-agent --help
 says "{FP32,TF32}=FP32" ucudnn-train --help
-says "no coordinator answers at 127.0.0.1:1" ucudnn devices --coordinator 127.0.0.1:1
+says "no coordinator answers at 127.0.0.1:1: Connection refused" ucudnn devices --coordinator 127.0.0.1:1
 [ $status = 4 ] || fail "an unreachable coordinator has exit status $status"
 
 start_coordinator

@@ -9,6 +9,8 @@ source "$(dirname "$0")/common.sh" "$1"
 says "no errors found" ucudnn-coord check "$root/etc/ucudnn/coordinator.toml"
 printf 'lease-ms = 5\n' >"$tmp/wrong.toml"
 says "wrong.toml:1: lease-ms" ucudnn-coord check "$tmp/wrong.toml"
+printf 'listen = "0.0.0.0:7460"\n' >"$tmp/wrong.toml"
+says "everybody who reaches it" ucudnn-coord check "$tmp/wrong.toml"
 
 cp "$settings" "$tmp/own.toml"
 settings=$tmp/own.toml
@@ -22,6 +24,8 @@ says "ucudnn_agents_online 1" cat "$tmp/metrics"
 # Alerts and the dashboard look at metrics that there are.
 deploy=$(dirname "$0")/../../deploy/monitoring
 for metric in $(grep -oh 'ucudnn_[a-z_]*' "$deploy"/* | sort -u); do
+  # The administrator's coordinator has certificates.
+  [ "$metric" != ucudnn_certificate_expires_timestamp_seconds ] || continue
   grep -q "^$metric[ {]" "$tmp/metrics" || fail "there is no metric $metric"
 done
 
@@ -29,6 +33,7 @@ done
 says "node node-1 is cordoned" ucudnn cordon node-1 --reason "new fans"
 says "new fans" ucudnn nodes
 ucudnn networks put small "$tmp/small.csv"
+says "none of their devices takes work" ucudnn plan --network small --batch 2 --workspace-limit 1MiB --dry-run
 says "cancel" ucudnn measure --network small --batch 2 --workspace-limit 1MiB --no-wait --wait-for-device
 says "pending" ucudnn tasks -o json
 [ "$(ucudnn tasks --state running -o name | wc -l)" = 0 ] || fail "a cordoned node measures"
@@ -38,6 +43,7 @@ says "--reason is required" ucudnn drain node-1
 says "node node-1 is draining" ucudnn drain node-1 --reason "moves" --deadline 4
 says "node node-1 is online" ucudnn resume node-1
 says "there is no node 'nobody'" ucudnn cordon nobody
+says "there is no node 'node1'; did you mean node-1?" ucudnn cordon node1
 ucudnn history -o json >"$tmp/history.json"
 python3 -c '
 import json, sys

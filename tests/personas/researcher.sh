@@ -41,6 +41,8 @@ from ucudnn import figures
 figures.draw(data + "/../..", tmp, ["cluster-10"], ["png"])
 PY
 
+says "is not a checkout" "$python" -m ucudnn.figures -o "$tmp/figures" --root "$tmp"
+
 # The same from a coordinator, over REST.
 start_coordinator
 export UCUDNN_COORDINATOR=127.0.0.1:$grpc

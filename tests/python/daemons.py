@@ -9,6 +9,7 @@ from pathlib import Path
 
 BIN = os.environ.get("UCUDNN_BIN_DIR", "")
 DATA = Path(os.environ["UCUDNN_TEST_DATA"])
+CERTIFICATES = DATA.resolve().parents[1] / "deploy/certificates.sh"
 KINDS = [f"NVIDIA H200/{sms}u/139GiB/cudnn-9.19" for sms in (64, 16)]
 NETWORK = DATA / "networks/alexnet_torchvision.csv"
 
@@ -73,9 +74,9 @@ def wait_for(condition, daemon):
 
 
 def certs(folder, *arguments):
-    """What `ucudnn-coord certs` prints in `folder`."""
+    """What deploy/certificates.sh prints in `folder`."""
     done = subprocess.run(
-        [f"{BIN}/ucudnn-coord", "certs", *map(str, arguments)],
+        [CERTIFICATES, *map(str, arguments)],
         check=True, stdout=subprocess.PIPE, text=True, cwd=folder,
     )  # fmt: skip
     return done.stdout

@@ -47,6 +47,7 @@ with ucudnn.Session(
         "weight": session.weight,
         "source": session.source,
         "reason": session.reason,
+        "shown": repr(session),
         "device_kind": session.device_kind,
         "kernels": len(session.plan["ranks"][session.rank]["workspace"]["kernels"]),
         "refused": refused,

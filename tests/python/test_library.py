@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 def test_tells_the_projects_version():
     project = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
     assert f"project(ucudnn VERSION {ucudnn.__version__} " in project
+    assert "Session" in dir(ucudnn) and "rest" not in dir(ucudnn)
 
 
 def test_is_found_by_folder_or_by_file(monkeypatch):

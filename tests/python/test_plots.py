@@ -34,7 +34,7 @@ def test_draws_fronts_with_numbers_that_a_key_explains(tmp_path):
         str(i + 1) for i in range(len(numbers))
     ]
     assert len(key.get_text().splitlines()) == len(numbers) <= len(front)
-    assert "8 of 32 images, WINOGRAD_NONFUSED" in key.get_text()
+    assert "8 × 32, WINOGRAD_NONFUSED" in key.get_text()
     assert not overlaps([*numbers, key])
     assert (tmp_path / "front.png").stat().st_size > 1000
 

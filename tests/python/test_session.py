@@ -20,6 +20,7 @@ def test_gives_each_rank_its_share(tmp_path):
     assert second["weight"] == pytest.approx(0.4)
     assert (second["rank"], second["size"]) == (1, 2)
     assert first["source"] == "undivided"
+    assert first["shown"] == f"<Session: {first['reason']}>"
     assert "onednn" in first["device_kind"]
     assert first["kernels"] == 5
     # 0.6 * 1 + 0.4 * 2, and 2 on both.

@@ -30,7 +30,7 @@ def test_plans_show_their_kernels():
         "layer", "op", "micro-batches", "workspace", "time", "undivided",
     ]  # fmt: skip
     assert first.split()[:2] == ["conv1", "forward"]
-    assert " of 32 images, " in text
+    assert " × 32, " in text
     html = plan._repr_html_()
     assert html.count("<tr>") == len(plan.kernels) + 1
 

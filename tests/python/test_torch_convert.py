@@ -644,8 +644,10 @@ def test_sees_all_of_a_model_with_a_child_called_module(eager):
 
 
 def test_sees_through_wrappers(eager):
-    model = torch.compile(nn.DataParallel(Named()), backend="eager")
-    done = ucudnn.torch.convert(model, images(), quiet=True)
+    model = nn.DataParallel(Named())  # on the GPU, if there is one
+    x = images().to(next(model.parameters()).device)
+    done = ucudnn.torch.convert(
+        torch.compile(model, backend="eager"), x, quiet=True)
     assert done.converted == ["module", "last"]
 
 

@@ -1,12 +1,13 @@
-"""What runs on a GPU that is not the current one."""
+"""What GPUs are called, and what runs on one that is not the current one."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 import torch
 
-from ucudnn.torch import kernels, timing
+from ucudnn.torch import devices, kernels, timing
 
 OTHER = torch.device("cuda", 1)
 
@@ -66,3 +67,14 @@ def test_kernels_are_launched_on_their_device(entered, monkeypatch):
     kernel._lock, kernel._values = threading.Lock(), None
     kernel.launch(1, 1, [1, 2])
     assert launched == [[OTHER]] and entered == []
+
+
+@pytest.mark.parametrize("name, known", [
+    ("NVIDIA H200", "GPU-0707"), ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "MIG-0707"),
+])  # fmt: skip
+def test_gpus_and_mig_instances_have_the_ids_that_nvidia_writes(
+    monkeypatch, name, known
+):
+    found = SimpleNamespace(name=name, uuid="0707")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
+    assert devices._gpu_name(0) == known

@@ -32,7 +32,7 @@ def test_memory_runs_as_it_stands(budget, tmp_path):
 
 def test_convert_runs_as_it_stands(tmp_path):
     ran = run("convert.py", tmp_path)
-    assert re.search(r"^0: 16x3x32x32 \* 32x3x3x3, FP32 NCHW$", ran.stdout, re.M)
+    assert re.search(r"^0: 16x3x32x32 \* 32x3x3x3, (FP|TF)32 NCHW$", ran.stdout, re.M)
     assert re.search(r"^convolutions: .* ms before, .* ms after$", ran.stdout, re.M)
     losses = [float(x) for x in re.findall(r"loss (\S+)", ran.stdout)]
     assert len(losses) == 5 and losses[-1] < losses[0]

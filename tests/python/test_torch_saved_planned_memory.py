@@ -91,7 +91,7 @@ def test_measures_the_peak_that_it_predicts():
         assert told.predicted_peak == plan.predicted_peak <= plan.budget
         assert 0.9 * told.predicted_peak <= told.measured_peak
         assert told.measured_peak <= told.predicted_peak
-        assert "predicted" in str(told) and "MiB" in str(plan)
+        assert "predicted" in str(told) and "MiB" in repr(plan)
 
 
 def test_changes_nothing_while_it_measures():

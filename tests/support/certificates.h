@@ -1,7 +1,10 @@
 #ifndef UCUDNN_TESTS_SUPPORT_CERTIFICATES_H_
 #define UCUDNN_TESTS_SUPPORT_CERTIFICATES_H_
 
-// A cluster's certificates, in a folder of their own.
+// A cluster's certificates, in a folder of their own, made by
+// deploy/certificates.sh.
+
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
@@ -11,8 +14,10 @@
 #include "base/files/file.h"
 #include "base/service/credentials.h"
 #include "coordinator/security/guard.h"
-#include "coordinator/security/issue.h"
+#include "coordinator/security/principal.h"
 #include "coordinator/security/tokens.h"
+#include "proto/job_key.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 
 namespace ucudnn::test {
@@ -20,7 +25,7 @@ namespace ucudnn::test {
 class Certificates {
  public:
   explicit Certificates(const std::string& cluster = "test") {
-    Check(InitAuthority(folder_.path(), cluster, std::chrono::hours(1)));
+    Script({"init", "--cluster", cluster});
     RenewCoordinator();
     AddToken(Role::kViewer, "nobody");
   }
@@ -39,46 +44,52 @@ class Certificates {
   CredentialFiles Issue(
       Role role, const std::string& name,
       std::chrono::seconds lifetime = std::chrono::hours(1)) const {
-    const auto cert = IssueCertificate(
-        folder_.path(),
-        {.role = role, .name = name, .hosts = {}, .lifetime = lifetime});
-    Check(cert);
-    CredentialFiles files = ca();
-    files.cert = *cert;
-    files.key = cert->substr(0, cert->size() - 3) + "key";
-    return files;
+    const std::string base = folder_ / fmt::format("{}-{}", Name(role), name);
+    Script(
+        {"issue", std::string(Name(role)), name, "--until", After(lifetime)});
+    return {.ca = folder_ / "ca.crt",
+            .cert = base + ".crt",
+            .key = base + ".key",
+            .token = {}};
   }
   // Returns the token.
   std::string AddToken(Role role, const std::string& name) {
-    const std::string token = NewToken();
-    tokens_ += TokenLine({.cluster = {}, .role = role, .name = name}, token);
-    Check(ReplaceFile(folder_ / "tokens", tokens_, 0600));
+    const std::string token = NewJobKey();
+    tokens_ += fmt::format("{} {} {}\n", Name(role), name, HashOf(token));
+    WriteTokens();
     return token;
   }
   void RevokeTokens() {
     tokens_.clear();
-    Check(ReplaceFile(folder_ / "tokens", tokens_, 0600));
+    WriteTokens();
   }
   void Revoke(const CredentialFiles& files) const {
-    Check(RevokeCertificate(folder_.path(), files.cert));
+    Script({"revoke", files.cert});
   }
   // A new certificate for the coordinator, in place of the old one.
   void RenewCoordinator(
       const std::vector<std::string>& hosts = {"127.0.0.1"},
       std::chrono::seconds lifetime = std::chrono::hours(1)) const {
-    Check(IssueCertificate(folder_.path(), {.role = Role::kCoordinator,
-                                            .name = "c",
-                                            .hosts = hosts,
-                                            .lifetime = lifetime}));
+    Script({"issue", "coordinator", "c", "--host",
+            fmt::format("{}", fmt::join(hosts, ",")), "--until",
+            After(lifetime)});
   }
 
  private:
-  template <class T>
-  static void Check(const Result<T>& result) {
-    if (!result) {
-      std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    }
-    UCUDNN_CHECK(result.has_value());
+  static std::string After(std::chrono::seconds lifetime) {
+    const auto end = std::chrono::ceil<std::chrono::seconds>(
+        std::chrono::system_clock::now() + lifetime);
+    return fmt::format("@{}", end.time_since_epoch().count());
+  }
+  void Script(std::vector<std::string> words) const {
+    words.insert(words.begin(), ScriptPath("certificates.sh"));
+    words.insert(words.end(), {"--dir", folder_.path()});
+    const Finished done = Run(words);
+    if (done.status != 0) std::fprintf(stderr, "%s", done.err.c_str());
+    UCUDNN_CHECK(done.status == 0);
+  }
+  void WriteTokens() const {
+    UCUDNN_CHECK(ReplaceFile(folder_ / "tokens", tokens_, 0600).has_value());
   }
 
   TemporaryFolder folder_;

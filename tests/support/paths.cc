@@ -14,6 +14,10 @@ std::optional<std::string> PublicDataPath(const std::string& name) {
   return std::string(folder) + "/" + name;
 }
 
+std::string ScriptPath(const std::string& name) {
+  return UCUDNN_TESTS_DATA "/../../deploy/" + name;
+}
+
 std::string ProgramPath(const std::string& name) {
   return UCUDNN_TESTS_BUILD "/bin/" + name;
 }

@@ -19,6 +19,9 @@ std::string DataPath(const std::string& name);
 // the variable is not set.
 std::optional<std::string> PublicDataPath(const std::string& name);
 
+// A script of deploy/, e.g. "certificates.sh".
+std::string ScriptPath(const std::string& name);
+
 // A program of this build, e.g. "ucudnn-agent".
 std::string ProgramPath(const std::string& name);
 

@@ -41,6 +41,9 @@ class ThrowawayPostgres {
   // returns its URL.
   Result<std::string> CreateDatabase(const std::string& options = "");
 
+  // Runs a statement as its owner, outside of transactions.
+  Status Execute(const std::string& statement) const;
+
   // Ends all processes of the server at once.
   Status Kill();
   // Starts it again, which recovers from its log.
@@ -61,7 +64,6 @@ class ThrowawayPostgres {
   // Starts a program with arguments as the server's user.
   Result<pid_t> Spawn(const std::vector<std::string>& arguments) const;
   Status RunToEnd(const std::vector<std::string>& arguments) const;
-  Status Execute(const std::string& statement) const;
   std::string Log() const;
 
   std::string programs_;  // the folder of initdb and postgres

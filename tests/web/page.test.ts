@@ -82,7 +82,7 @@ function chart(section: string): Promise<string> {
 test('the overview counts what there is and links to it', async () => {
   await open('');
   const tiles = page.getByRole('navigation', { name: 'Figures' });
-  assert.match(await tiles.innerText(), /Devices\s+4 of 4/);
+  assert.match(await tiles.innerText(), /Devices\s+4 of 4\s+online; .* 0 cordoned/);
   assert.match(await tiles.innerText(), /Plans\s+2\s+of 2 networks/);
   await tiles.getByRole('link', { name: /Devices/ }).click();
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
@@ -95,7 +95,7 @@ test('an empty coordinator says what to do first', async () => {
     await empty.startCoordinator();
     await page.goto(empty.url);
     await page.getByRole('heading', { name: 'First steps' }).waitFor();
-    await page.getByText('ucudnn-agent --coordinator').waitFor();
+    await page.getByText(`ucudnn-agent --coordinator ${empty.address}`).waitFor();
     for (const [name, next] of [
       ['devices', 'ucudnn-agent'],
       ['campaigns', 'ucudnn plan'],
@@ -120,12 +120,17 @@ test('devices are counted by kind, sorted, filtered and linked to', async () => 
   await page.getByText('2 of 4 devices').waitFor();
   const table = page.getByRole('region', { name: 'Devices', exact: true });
   await table.getByRole('button', { name: 'Device' }).click();
-  await table.getByRole('button', { name: 'Device' }).click();
   assert.match((await rows(page, 'Devices'))[0] ?? '', /cpu-node-1/);
   // The address has it all: whoever gets it sees the same.
   await page.reload();
   await page.getByText('2 of 4 devices').waitFor();
   assert.match((await rows(page, 'Devices'))[0] ?? '', /cpu-node-1/);
+});
+
+test('an address with a password in it is no outage', async () => {
+  await page.goto(cluster.url.replace('://', '://x:token@'));
+  await page.locator('.view:not(.loading)').waitFor();
+  assert.equal(await page.getByText('No news from the coordinator').isVisible(), false);
 });
 
 test('names from users stay texts', async () => {
@@ -167,7 +172,7 @@ test('a plan shows its ranks, kernels, fronts and arena', async () => {
   assert.match(await chart('Kernels'), /conv2 backward filter: planned/);
   const kernels = await rows(page, 'Kernels');
   assert.equal(kernels.length, 14);
-  assert.match(kernels.find((row) => row.startsWith('conv2 forward')) ?? '', /8 of 32 images, \w+/);
+  assert.match(kernels.find((row) => row.startsWith('conv2 forward')) ?? '', /8 × 32, \w+/);
   assert.match(await chart('Workspace arena'), /14 kernels in .* in an arena of .* MiB/);
   await page.getByRole('button', { name: 'conv3 forward' }).click();
   await page.getByRole('heading', { name: 'conv3 forward' }).waitFor();

@@ -39,7 +39,7 @@ List Nodes() {
                   Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
       .id = "id",
       .fetch = [](Connection& connection, v1::ListRequest page) {
-        return Entries(connection, &Connection::ListAgents,
+        return Entries(connection, &Stub::ListAgents,
                        &v1::ListAgentsResponse::agents, std::move(page));
       }};
 }
@@ -76,7 +76,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
   }
   list.columns.push_back({"STATE", "state", DeviceState});
   list.columns.push_back(Wide(Age("LAST SEEN", "last_seen_ms")));
-  list.columns.push_back(Plain("DRIVER", "driver"));
+  list.columns.push_back(Wide(Plain("DRIVER", "driver")));
   list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
   list.id = "id";
   list.fetch = [kind](Connection& connection,
@@ -85,7 +85,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
       UCUDNN_ASSIGN_OR_RETURN(*request.mutable_kind(),
                               KindNamed(connection, *kind));
     }
-    return Entries(connection, &Connection::ListDevices,
+    return Entries(connection, &Stub::ListDevices,
                    &v1::ListDevicesResponse::devices, std::move(request));
   };
   return list;
@@ -96,10 +96,10 @@ Result<Json> KindEntries(Connection& connection, const v1::ListRequest&) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> kinds,
                           KnownKinds(connection));
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          AllPages(connection, &Connection::ListDevices,
+                          AllPages(connection, &Stub::ListDevices,
                                    &v1::ListDevicesResponse::devices));
   UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
-                          AllPages(connection, &Connection::ListProfiles,
+                          AllPages(connection, &Stub::ListProfiles,
                                    &v1::ListProfilesResponse::profiles));
   Json entries = Json::array();
   for (const std::string& kind : kinds) {
@@ -126,7 +126,7 @@ Result<Json> KindEntries(Connection& connection, const v1::ListRequest&) {
 Status ShowStatus(const Server& server, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const v1::StatusResponse status,
-                          connection->GetStatus());
+                          connection->Call(&Stub::GetStatus, {}));
   return Print(format, ToJson(status), [&] {
     Table table({"COORDINATOR", connection->name()});
     table.AddRow({"version", status.version()});
@@ -188,7 +188,7 @@ Status Hold(const Server& server, const std::string& what,
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::HoldAgentResponse answer,
-      connection->HoldAgent(request, RetryPolicy::LongWork()));
+      connection->Call(&Stub::HoldAgent, request, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(answer), [&] {
     std::string text = fmt::format("node {} is {}\n", answer.agent().id(),
                                    answer.agent().state());
@@ -244,7 +244,8 @@ std::string Ago(std::int64_t then_ms) {
 Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
   v1::ListRequest list;
   list.set_limit(1000);
-  UCUDNN_ASSIGN_OR_RETURN(const auto devices, connection.ListDevices(list));
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices,
+                          connection.Call(&Stub::ListDevices, list));
   std::set<std::string> online;
   std::set<std::string> known;
   for (const v1::Device& device : devices.devices()) {
@@ -271,7 +272,7 @@ void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddRemove(nodes, server,
             {.what = "node",
              .id = "NODE",
-             .remove = &Connection::DeleteAgent,
+             .remove = &Stub::DeleteAgent,
              .named = NodeNamed},
             chosen);
   AddHold(app, server, "cordon",

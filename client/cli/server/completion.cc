@@ -12,8 +12,9 @@
 #include "base/plan/plan.h"
 #include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
+#include "client/cli/server/server.h"
+#include "client/config/coordinators.h"
 #include "client/config/environment.h"
-#include "client/rpc/connection.h"
 
 namespace ucudnn::ctl {
 namespace {
@@ -24,15 +25,14 @@ using Words = std::vector<std::string>;
 constexpr int kMostEntries = 200;
 
 template <class Response, class Entry>
-Words Ids(Connection& connection,
-          Result<Response> (Connection::*list)(const v1::ListRequest&,
-                                               const RetryPolicy&),
-          const google::protobuf::RepeatedPtrField<Entry>& (
-              Response::*entries)() const) {
+Words Ids(
+    Connection& connection, Connection::Method<v1::ListRequest, Response> list,
+    const google::protobuf::RepeatedPtrField<Entry>& (Response::*entries)()
+        const) {
   v1::ListRequest request;
   request.set_limit(kMostEntries);
   Words ids;
-  const Result<Response> page = (connection.*list)(request, RetryPolicy());
+  const Result<Response> page = connection.Call(list, request);
   if (!page) return ids;
   for (const Entry& entry : ((*page).*entries)()) {
     ids.push_back(PageKey(entry));
@@ -51,26 +51,24 @@ Words ShortKinds(Connection& connection) {
 // What the coordinator calls things; the help names them in capitals.
 Words NamesOf(std::string_view what, Connection& connection) {
   if (what == "NETWORK") {
-    return Ids(connection, &Connection::ListNetworks,
+    return Ids(connection, &Stub::ListNetworks,
                &v1::ListNetworksResponse::networks);
   }
   if (what == "NODE") {
-    return Ids(connection, &Connection::ListAgents,
-               &v1::ListAgentsResponse::agents);
+    return Ids(connection, &Stub::ListAgents, &v1::ListAgentsResponse::agents);
   }
   if (what == "DEVICE") {
-    return Ids(connection, &Connection::ListDevices,
+    return Ids(connection, &Stub::ListDevices,
                &v1::ListDevicesResponse::devices);
   }
   if (what == "JOB") {
-    return Ids(connection, &Connection::ListJobs, &v1::ListJobsResponse::jobs);
+    return Ids(connection, &Stub::ListJobs, &v1::ListJobsResponse::jobs);
   }
   if (what == "PLAN") {
-    return Ids(connection, &Connection::ListPlans,
-               &v1::ListPlansResponse::plans);
+    return Ids(connection, &Stub::ListPlans, &v1::ListPlansResponse::plans);
   }
   if (what == "CAMPAIGN") {
-    return Ids(connection, &Connection::ListCampaigns,
+    return Ids(connection, &Stub::ListCampaigns,
                &v1::ListCampaignsResponse::campaigns);
   }
   return ShortKinds(connection);
@@ -110,8 +108,10 @@ std::string Named(int argc, const char* const* argv) {
 
 Words Ask(std::string_view what, const std::string& coordinators,
           const CredentialFiles& credentials) {
-  auto connection = Connection::Open(
-      coordinators, {.source = "--coordinator", .credentials = credentials});
+  auto list = ParseCoordinators(coordinators, "--coordinator");
+  if (!list) return {};
+  auto connection =
+      Connection::Open(*std::move(list), {.credentials = credentials});
   if (!connection || !(*connection)->Reach(Milliseconds(1000))) return {};
   return NamesOf(what, **connection);
 }

@@ -64,11 +64,13 @@ Result<std::string> OtherLines(const std::string& path,
   return others;
 }
 
-Status SetConfig(const std::string& key, const std::string& value) {
+Status SetConfig(const std::string& key, std::string value) {
   if (key == "coordinator") {
     if (auto checked = CheckCoordinators(value); !checked) {
       return Within(key, std::move(checked).error());
     }
+  } else if (!value.empty()) {
+    value = std::filesystem::absolute(value).lexically_normal().string();
   }
   if (!IsPlainText(value) ||
       value.find_first_of("\"\\\t") != std::string::npos) {

@@ -52,8 +52,9 @@ class Measurements {
     v1::GetProblemProfileRequest request;
     request.set_kind(kind);
     request.set_problem(problem);
-    UCUDNN_ASSIGN_OR_RETURN(const v1::ProblemProfile profile,
-                            connection_.GetProblemProfile(request));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const v1::ProblemProfile profile,
+        connection_.Call(&Stub::GetProblemProfile, request));
     std::vector<MeasuredPoint> points;
     for (const v1::Measurement& measurement : profile.measurements()) {
       UCUDNN_ASSIGN_OR_RETURN(points.emplace_back(), FromProto(measurement));
@@ -151,9 +152,9 @@ std::string ScatterText(const std::vector<ExplainedKernel>& kernels) {
   }
   if (text.empty()) return text;
   return text +
-         "To have these divided, lock the device's clocks (nvidia-smi -ac), "
-         "keep other work off it, and restart ucudnn-agent: measurements under "
-         "other clocks are stale, and the next plan measures anew.\n";
+         "To have these divided, lock the device's clocks (GPUs: nvidia-smi "
+         "-ac), keep other work off it, and restart ucudnn-agent: measurements "
+         "under other clocks are stale, and the next plan measures anew.\n";
 }
 
 std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {
@@ -260,7 +261,8 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
 Status ExplainPlan(const Server& server, const std::string& id,
                    OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan message, connection->GetPlan(id));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan message,
+                          connection->Call(&Stub::GetPlan, ById(id)));
   UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, FromProto(message));
   if (plan.request.memory) {
     return Fail(Code::kInvalidArgument,

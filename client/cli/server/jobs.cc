@@ -52,7 +52,7 @@ List Jobs() {
                       Wide(Plain("WHY", "reason"))},
           .id = "id",
           .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Connection::ListJobs,
+            return Entries(connection, &Stub::ListJobs,
                            &v1::ListJobsResponse::jobs, std::move(page));
           }};
 }
@@ -85,7 +85,8 @@ Status Replan(const Server& server, const ReplanOptions& options) {
                       std::chrono::seconds(options.wait_seconds)));
   }
   // Reports what is still missing, if anything.
-  const auto answer = connection->ReplanJob(request, RetryPolicy::LongWork());
+  const auto answer =
+      connection->Call(&Stub::ReplanJob, request, RetryPolicy::LongWork());
   if (!answer) {
     return LeftBehind(answer.error(),
                       "if the coordinator has begun the plan, it finishes it, "
@@ -183,7 +184,7 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddRemove(jobs, server,
             {.what = "job",
              .id = "JOB",
-             .remove = &Connection::DeleteJob,
+             .remove = &Stub::DeleteJob,
              .named = JobNamed},
             chosen);
 

@@ -43,6 +43,12 @@ Result<JsonStep> NextStep(std::string_view* rest) {
   if (end == 0) {
     return Fail(Code::kInvalidArgument, "a name is missing after '.'");
   }
+  if (rest->substr(0, end).find_first_of("{}'\" \\") < end) {
+    return Fail(Code::kInvalidArgument,
+                "'{}' is no name; one path such as {{[*].id}} is accepted, and "
+                "names of other characters as ['name']",
+                Excerpt(rest->substr(0, end), 40));
+  }
   step.kind = JsonStep::Kind::kMember;
   step.member = rest->substr(0, end);
   rest->remove_prefix(end);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/service/backoff.h"
+#include "base/service/host.h"
 #include "base/text.h"
 #include "client/cli/server/json_path.h"
 #include "client/cli/server/names.h"
@@ -100,13 +101,17 @@ Status Filter(const List& list, const std::vector<std::string>& filters,
     const std::string key = filter.substr(0, equals);
     UCUDNN_RETURN_IF_ERROR(CheckMember(list, *entries, "--filter", key));
     const std::string member = MemberNamed(list, key);
+    const std::string wanted = filter.substr(equals + 1);
     Json kept = Json::array();
+    Json of_host = Json::array();
     for (const Json& entry : *entries) {
-      if (Matches(Member(entry, member), filter.substr(equals + 1))) {
-        kept.push_back(entry);
-      }
+      const Json& value = Member(entry, member);
+      if (Matches(value, wanted)) kept.push_back(entry);
+      if (SameHost(PlainText(value), wanted)) of_host.push_back(entry);
     }
-    *entries = std::move(kept);
+    // Slurm's short NodeName for an agent with a full name, or the reverse.
+    const bool by_host = key == "node" && kept.empty();
+    *entries = std::move(by_host ? of_host : kept);
   }
   return {};
 }

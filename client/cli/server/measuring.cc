@@ -11,7 +11,6 @@
 #include "base/service/backoff.h"
 #include "client/cli/command.h"
 #include "client/cli/server/progress.h"
-#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
 
@@ -41,7 +40,7 @@ std::string CostText(const v1::MeasureProgress& progress) {
                         progress.cancelled_why());
   }
   if (missing == 0) return text;
-  Table table({"KIND", "MISSING", "DEVICES ONLINE", "OTHERS FIRST"});
+  Table table({"KIND", "MISSING", "TAKING WORK", "OTHERS FIRST"});
   for (const v1::KindProgress& kind : progress.kinds()) {
     table.AddRow({kind.kind(), std::to_string(kind.missing()),
                   std::to_string(kind.devices()),
@@ -51,7 +50,8 @@ std::string CostText(const v1::MeasureProgress& progress) {
   if (!progress.has_estimate_ms()) {
     return text +
            "how long they take is unknown: no campaign has measured on these "
-           "kinds yet, or no device is online\n";
+           "kinds yet, or none of their devices takes work (`ucudnn nodes` "
+           "shows cordoned ones)\n";
   }
   const double seconds = static_cast<double>(progress.estimate_ms()) / 1000;
   return text +
@@ -72,7 +72,8 @@ Result<bool> AwaitMeasured(Connection& connection, v1::MeasureRequest request,
   std::int64_t missing = 0;
   request.set_retry_cancelled(true);
   while (true) {
-    const auto answer = connection.Measure(request, RetryPolicy::LongWork());
+    const auto answer =
+        connection.Call(&Stub::Measure, request, RetryPolicy::LongWork());
     if (!answer) {
       progress.End();
       return LeftBehind(answer.error(),

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "client/rpc/connection.h"
+#include "client/cli/server/server.h"
 
 namespace ucudnn::ctl {
 

@@ -13,6 +13,8 @@
 #include <set>
 
 #include "base/device_kind.h"
+#include "base/service/help.h"
+#include "base/service/host.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "client/cli/server/pages.h"
@@ -76,13 +78,13 @@ bool MatchesKind(const std::string& text, const std::string& kind) {
 Result<std::vector<std::string>> KnownKinds(Connection& connection) {
   std::set<std::string> kinds;
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          AllPages(connection, &Connection::ListDevices,
+                          AllPages(connection, &Stub::ListDevices,
                                    &v1::ListDevicesResponse::devices));
   for (const v1::Device& device : devices.devices()) {
     kinds.insert(device.kind());
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto profiles,
-                          AllPages(connection, &Connection::ListProfiles,
+                          AllPages(connection, &Stub::ListProfiles,
                                    &v1::ListProfilesResponse::profiles));
   for (const v1::ProfileSummary& profile : profiles.profiles()) {
     kinds.insert(profile.id());
@@ -107,10 +109,11 @@ Result<std::string> KindNamed(Connection& connection, const std::string& text) {
                 "there is no device kind '{}': no device is known yet",
                 Excerpt(text));
   }
-  return Fail(Code::kInvalidArgument, "{} device kind '{}': {}",
-              matching.empty() ? "there is no" : "several kinds match",
-              Excerpt(text),
-              fmt::join(matching.empty() ? kinds : matching, ", "));
+  const bool none = matching.empty();
+  return Fail(Code::kInvalidArgument, "{} '{}'{} {}",
+              none ? "there is no device kind" : "several kinds match",
+              Excerpt(text), none ? "; known are" : ":",
+              fmt::join(none ? kinds : matching, ", "));
 }
 
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
@@ -122,7 +125,8 @@ Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
   }
   if (matching.size() == 1) return matching[0];
   if (matching.empty()) {
-    return Fail(Code::kNotFound, "there is no {} '{}'", what, Excerpt(text));
+    return Fail(Code::kNotFound, "there is no {} '{}'{}", what, Excerpt(text),
+                DidYouMean(text, ids));
   }
   matching.resize(std::min<std::size_t>(matching.size(), 5));
   return Fail(Code::kInvalidArgument, "'{}' begins several {}s: {}",
@@ -134,25 +138,30 @@ Result<std::string> JobNamed(Connection& connection, const std::string& text) {
   if (text.size() == kUuid) return text;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto jobs,
-      AllPages(connection, &Connection::ListJobs, &v1::ListJobsResponse::jobs));
+      AllPages(connection, &Stub::ListJobs, &v1::ListJobsResponse::jobs));
   std::vector<std::string> ids;
   for (const v1::Job& job : jobs.jobs()) ids.push_back(job.id());
   return UniquePrefix("job", text, ids);
 }
 
 Result<std::string> NodeNamed(Connection& connection, const std::string& text) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto agents,
-                          AllPages(connection, &Connection::ListAgents,
-                                   &v1::ListAgentsResponse::agents));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto agents,
+      AllPages(connection, &Stub::ListAgents, &v1::ListAgentsResponse::agents));
   std::vector<std::string> ids;
-  for (const v1::Agent& agent : agents.agents()) ids.push_back(agent.id());
+  std::vector<std::string> same;
+  for (const v1::Agent& agent : agents.agents()) {
+    ids.push_back(agent.id());
+    if (SameHost(agent.id(), text)) same.push_back(agent.id());
+  }
+  if (same.size() == 1) return same[0];
   return UniquePrefix("node", text, ids);
 }
 
 Result<std::string> DeviceNamed(Connection& connection,
                                 const std::string& text) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices,
-                          AllPages(connection, &Connection::ListDevices,
+                          AllPages(connection, &Stub::ListDevices,
                                    &v1::ListDevicesResponse::devices));
   std::vector<std::string> ids;
   for (const v1::Device& device : devices.devices()) ids.push_back(device.id());

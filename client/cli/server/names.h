@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/rpc/connection.h"
+#include "client/cli/server/server.h"
 
 namespace CLI {
 class App;

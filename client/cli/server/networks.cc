@@ -24,7 +24,7 @@ List Networks() {
                   Age("UPDATED", "updated_ms")},
       .id = "name",
       .fetch = [](Connection& connection, v1::ListRequest page) {
-        return Entries(connection, &Connection::ListNetworks,
+        return Entries(connection, &Stub::ListNetworks,
                        &v1::ListNetworksResponse::networks, std::move(page));
       }};
 }
@@ -61,7 +61,8 @@ Status Put(const Server& server, const PutOptions& options) {
     request.add_input_shape(ToText(shape));
   }
   request.set_content(std::move(content));
-  const Result<v1::Network> network = connection->PutNetwork(request);
+  const Result<v1::Network> network =
+      connection->Call(&Stub::PutNetwork, request);
   if (!network) return Within(path, network.error());
   return Print(options.format, ToJson(*network), [&] {
     return fmt::format("network {}: {} convolutions, revision {}\n",
@@ -93,7 +94,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddRemove(networks, server,
             {.what = "network",
              .id = "NETWORK",
-             .remove = &Connection::DeleteNetwork,
+             .remove = &Stub::DeleteNetwork,
              .named = {}},
             chosen);
   const auto options = std::make_shared<PutOptions>();

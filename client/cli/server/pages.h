@@ -5,7 +5,7 @@
 // empty.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const v1::ListJobsResponse all,
-//                           AllPages(*connection, &Connection::ListJobs,
+//                           AllPages(*connection, &Stub::ListJobs,
 //                                    &v1::ListJobsResponse::jobs));
 
 #include <fmt/format.h>
@@ -17,9 +17,8 @@
 #include <utility>
 
 #include "base/result.h"
-#include "client/rpc/connection.h"
+#include "client/cli/server/server.h"
 #include "proto/json.h"
-#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn::ctl {
 
@@ -37,9 +36,7 @@ inline std::string PageKey(const v1::Network& network) {
 // for all pages together; 0: none.
 template <class Response, class Entry>
 Result<Response> AllPages(
-    Connection& connection,
-    Result<Response> (Connection::*list)(const v1::ListRequest&,
-                                         const RetryPolicy&),
+    Connection& connection, Connection::Method<v1::ListRequest, Response> list,
     const google::protobuf::RepeatedPtrField<Entry>& (Response::*entries)()
         const,
     v1::ListRequest request = {}) {
@@ -50,7 +47,7 @@ Result<Response> AllPages(
   while ((all.*entries)().size() < most) {
     request.set_limit(std::min(kPage, most - (all.*entries)().size()));
     UCUDNN_ASSIGN_OR_RETURN(const Response page,
-                            (connection.*list)(request, RetryPolicy()));
+                            connection.Call(list, request));
     all.MergeFrom(page);
     const auto& found = (page.*entries)();
     if (found.empty()) break;
@@ -63,9 +60,7 @@ Result<Response> AllPages(
 // list.
 template <class Response, class Entry>
 Result<nlohmann::ordered_json> Entries(
-    Connection& connection,
-    Result<Response> (Connection::*list)(const v1::ListRequest&,
-                                         const RetryPolicy&),
+    Connection& connection, Connection::Method<v1::ListRequest, Response> list,
     const google::protobuf::RepeatedPtrField<Entry>& (Response::*entries)()
         const,
     v1::ListRequest request = {}) {

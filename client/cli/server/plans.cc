@@ -103,8 +103,9 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
       ->option_text("N");
   command
       ->add_option("--device-kind", options->kinds,
-                   "The device kind of all ranks, or one for each rank, as "
-                   "`ucudnn kinds` lists them; needed where there are several")
+                   "The device kind of all ranks or, given once for each, of "
+                   "that rank, as `ucudnn kinds` lists them; needed where "
+                   "there are several")
       ->option_text("KIND");
   command
       ->add_option("--precision", options->precision,
@@ -180,14 +181,15 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 std::string LimitText(const v1::PlanRequest& request) {
   if (request.has_memory()) {
     const Bytes budget(request.memory().budget_bytes());
-    return fmt::format("{} of memory",
-                       budget == Bytes(0) ? "all" : FormatBytes(budget));
+    return budget == Bytes(0)
+               ? "all memory"
+               : fmt::format("{} of memory", HumanBytes(budget));
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
-             ? fmt::format("{} in total", FormatBytes(Bytes(total)))
+             ? fmt::format("{} in total", HumanBytes(Bytes(total)))
              : fmt::format("{} per kernel",
-                           FormatBytes(Bytes(request.workspace_limit_bytes())));
+                           HumanBytes(Bytes(request.workspace_limit_bytes())));
 }
 
 Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
@@ -195,8 +197,9 @@ Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
   v1::MeasureRequest request;
   *request.mutable_plan() = plan;
   request.set_dry_run(true);
-  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress cost,
-                          connection.Measure(request, RetryPolicy::LongWork()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::MeasureProgress cost,
+      connection.Call(&Stub::Measure, request, RetryPolicy::LongWork()));
   return Print(output, ToJson(cost), [&] { return CostText(cost); });
 }
 
@@ -229,7 +232,8 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const bool measured,
                           Await(*connection, request, options));
   if (!measured) return {};
-  const auto plan = connection->CreatePlan(request, RetryPolicy::LongWork());
+  const auto plan =
+      connection->Call(&Stub::CreatePlan, request, RetryPolicy::LongWork());
   if (!plan) {
     return LeftBehind(plan.error(),
                       "if the coordinator has begun the plan, it finishes it, "
@@ -253,7 +257,7 @@ Status Measure(const Server& server, const PlanOptions& options) {
   measure.set_dry_run(true);
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
-      connection->Measure(measure, RetryPolicy::LongWork()));
+      connection->Call(&Stub::Measure, measure, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(progress), [&] {
     return fmt::format("{} of {} measured, {} failed\n", progress.done(),
                        progress.total(), progress.failed());
@@ -291,7 +295,7 @@ List Plans() {
                       Age("CREATED", "created_ms")},
           .id = "id",
           .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Connection::ListPlans,
+            return Entries(connection, &Stub::ListPlans,
                            &v1::ListPlansResponse::plans, std::move(page));
           }};
 }
@@ -365,12 +369,10 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
 
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
   AddList(plans, server, Plans(), chosen);
-  AddRemove(plans, server,
-            {.what = "plan",
-             .id = "PLAN",
-             .remove = &Connection::DeletePlan,
-             .named = {}},
-            chosen);
+  AddRemove(
+      plans, server,
+      {.what = "plan", .id = "PLAN", .remove = &Stub::DeletePlan, .named = {}},
+      chosen);
 }
 
 }  // namespace ucudnn::ctl

@@ -44,7 +44,7 @@ List Profiles() {
   }
   list.id = "id";
   list.fetch = [](Connection& connection, v1::ListRequest page) {
-    return Entries(connection, &Connection::ListProfiles,
+    return Entries(connection, &Stub::ListProfiles,
                    &v1::ListProfilesResponse::profiles, std::move(page));
   };
   return list;
@@ -80,7 +80,7 @@ Status Export(const Server& server, const ExportOptions& options) {
                             KindNamed(*connection, options.kind));
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const auto response,
-                            AllPages(*connection, &Connection::ListProfiles,
+                            AllPages(*connection, &Stub::ListProfiles,
                                      &v1::ListProfilesResponse::profiles));
     for (const v1::ProfileSummary& profile : response.profiles()) {
       kinds.push_back(profile.id());
@@ -91,14 +91,16 @@ Status Export(const Server& server, const ExportOptions& options) {
   }
   std::optional<Network> network;
   if (!options.network.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Network registered,
-                            connection->GetNetwork(options.network));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const v1::Network registered,
+        connection->Call(&Stub::GetNetwork, ById(options.network)));
     UCUDNN_ASSIGN_OR_RETURN(network, FromProto(registered));
   }
   Profile all;
   int stale = 0;
   for (const std::string& kind : kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(v1::Profile message, connection->GetProfile(kind));
+    UCUDNN_ASSIGN_OR_RETURN(v1::Profile message,
+                            WholeProfile(*connection, kind));
     if (!options.stale) stale += RemoveStale(&message);
     UCUDNN_ASSIGN_OR_RETURN(Profile profile, FromProto(message));
     if (network) profile = ForNetwork(profile, *network);
@@ -196,7 +198,7 @@ Status ImportModel(const Server& server, const ImportOptions& options,
   *measured.mutable_model() = ToProto(model);
   measured.set_measured_ms(SystemClock().NowMs());
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
-  const auto put = connection->PutProfile(profile);
+  const auto put = connection->Call(&Stub::PutProfile, profile);
   if (!put) return Within(options.path, put.error());
   return Print(options.format, ToJson(*put), [&] {
     return fmt::format("{}: its device model\n", put->id());
@@ -222,7 +224,7 @@ Status Import(const Server& server, const ImportOptions& options) {
       v1::Profile part;
       part.set_id(message.id());
       *part.add_problems() = problem;
-      const auto put = connection->PutProfile(part);
+      const auto put = connection->Call(&Stub::PutProfile, part);
       if (!put) return Within(options.path, put.error());
       summary.set_problems(summary.problems() + put->problems());
       summary.set_points(summary.points() + put->points());
@@ -240,13 +242,33 @@ Status Import(const Server& server, const ImportOptions& options) {
 
 }  // namespace
 
+Result<v1::Profile> WholeProfile(Connection& connection,
+                                 const std::string& kind) {
+  v1::GetProfileRequest request;
+  request.set_id(kind);
+  v1::Profile whole;
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(v1::Profile page,
+                            connection.Call(&Stub::GetProfile, request));
+    whole.set_id(page.id());
+    if (page.has_device_model()) {
+      whole.mutable_device_model()->Swap(page.mutable_device_model());
+    }
+    if (page.problems().empty()) return whole;
+    request.set_after(page.problems().rbegin()->problem());
+    for (v1::ProblemProfile& problem : *page.mutable_problems()) {
+      whole.add_problems()->Swap(&problem);
+    }
+  }
+}
+
 Result<DeviceModel> MeasuredModel(const Server& server,
                                   const std::string& kind) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const std::string named,
                           KindNamed(*connection, kind));
   UCUDNN_ASSIGN_OR_RETURN(const v1::MeasuredDeviceModel measured,
-                          connection->GetDeviceModel(named));
+                          connection->Call(&Stub::GetDeviceModel, ById(named)));
   return FromProto(measured.model());
 }
 

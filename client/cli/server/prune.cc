@@ -22,7 +22,7 @@ Status Prune(const Server& server, PruneOptions& options) {
   options.request.set_who(WhoAmI());
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::PruneResponse answer,
-      connection->Prune(options.request, RetryPolicy::LongWork()));
+      connection->Call(&Stub::Prune, options.request, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(answer), [&] {
     Table table(
         {options.request.dry_run() ? "WOULD BE REMOVED" : "REMOVED", "NUMBER"});

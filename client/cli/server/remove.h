@@ -14,8 +14,7 @@ namespace ucudnn::ctl {
 struct Removable {
   std::string what;  // "job"
   std::string id;    // "JOB", for the help
-  Result<v1::DeleteResponse> (Connection::*remove)(const v1::DeleteRequest&,
-                                                   const RetryPolicy&);
+  Connection::Method<v1::DeleteRequest, v1::DeleteResponse> remove;
   // The id that people mean; the text itself if empty.
   std::function<Result<std::string>(Connection&, const std::string&)> named;
 };

@@ -10,10 +10,16 @@
 #include "base/service/signals.h"
 #include "base/training/device_model.h"
 #include "client/cli/command.h"
-#include "client/rpc/connection.h"
-#include "ucudnn/v1/coordinator.pb.h"
+#include "client/config/coordinators.h"
+#include "proto/caller.h"
+#include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn::ctl {
+
+// The calls of CoordinatorService:
+//   connection->Call(&Stub::ListJobs, request)
+using Connection = ServiceCaller<v1::CoordinatorService>;
+using Stub = Connection::Stub;
 
 // The coordinators to call, shared by all commands of a command line.
 struct Server {
@@ -24,20 +30,13 @@ struct Server {
   // the process. kUnavailable if no coordinator answers within 2 s: people
   // mistype addresses.
   Result<std::unique_ptr<Connection>> Connect() const {
+    UCUDNN_ASSIGN_OR_RETURN(auto list,
+                            ParseCoordinators(coordinators, "--coordinator"));
     UCUDNN_ASSIGN_OR_RETURN(
         auto connection,
-        Connection::Open(coordinators, {.source = "--coordinator",
-                                        .credentials = credentials,
-                                        .stop = StopOnSignals()}));
-    if (Status reached = connection->Reach(Milliseconds(2000)); !reached) {
-      Error error = std::move(reached).error();
-      if (error.code == Code::kUnavailable) {
-        error.message +=
-            "; give --coordinator or UCUDNN_COORDINATOR the address of its "
-            "gRPC, port 7460 by default (7461 is REST)";
-      }
-      return tl::unexpected<Error>(std::move(error));
-    }
+        Connection::Open(std::move(list), {.credentials = credentials,
+                                           .stop = StopOnSignals()}));
+    UCUDNN_RETURN_IF_ERROR(connection->Reach(Milliseconds(2000)));
     return connection;
   }
 };
@@ -65,6 +64,11 @@ void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // devices; `flag` names a kind otherwise. kFailedPrecondition if there is no
 // device, kInvalidArgument if there are several kinds.
 Result<std::string> OnlyKind(Connection& connection, std::string_view flag);
+// What asks for the object with this id.
+v1::GetRequest ById(const std::string& id);
+// What is measured of a kind: all pages as one. Errors of the call.
+Result<v1::Profile> WholeProfile(Connection& connection,
+                                 const std::string& kind);
 // The newest device model of a kind. kNotFound if there is none.
 Result<DeviceModel> MeasuredModel(const Server& server,
                                   const std::string& kind);

@@ -18,6 +18,7 @@ namespace {
 std::string FieldText(const std::string& key,
                       const nlohmann::ordered_json& value) {
   if (value.is_null()) return "-";
+  if (value == "") return "-";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() && key.ends_with("_ms")) {
     return Ago(value.get<std::int64_t>());
@@ -125,28 +126,32 @@ Status Show(const Server& server, const std::string& what,
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const std::string id, IdOf(*connection, what, text));
   if (what == "node") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Agent agent, connection->GetAgent(id));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Agent agent,
+                            connection->Call(&Stub::GetAgent, ById(id)));
     return Print(format, ToJson(agent), [&] { return FieldsText(agent); });
   }
   if (what == "device") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Device device, connection->GetDevice(id));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Device device,
+                            connection->Call(&Stub::GetDevice, ById(id)));
     return Print(format, ToJson(device), [&] { return FieldsText(device); });
   }
   if (what == "network") {
     UCUDNN_ASSIGN_OR_RETURN(const v1::Network network,
-                            connection->GetNetwork(id));
+                            connection->Call(&Stub::GetNetwork, ById(id)));
     return Print(format, ToJson(network), [&] { return NetworkText(network); });
   }
   if (what == "profile") {
     UCUDNN_ASSIGN_OR_RETURN(const v1::Profile profile,
-                            connection->GetProfile(id));
+                            WholeProfile(*connection, id));
     return Print(format, ToJson(profile), [&] { return ProfileText(profile); });
   }
   if (what == "job") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Job job, connection->GetJob(id));
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Job job,
+                            connection->Call(&Stub::GetJob, ById(id)));
     return Print(format, ToJson(job), [&] { return JobText(job); });
   }
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, connection->GetPlan(id));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
+                          connection->Call(&Stub::GetPlan, ById(id)));
   return Print(format, ToJson(plan), [&] { return PlanText(plan); });
 }
 
@@ -166,6 +171,12 @@ constexpr std::array kThings = {
 };
 
 }  // namespace
+
+v1::GetRequest ById(const std::string& id) {
+  v1::GetRequest request;
+  request.set_id(id);
+  return request;
+}
 
 void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);

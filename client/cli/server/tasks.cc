@@ -47,8 +47,8 @@ List Tasks(const std::shared_ptr<TaskFilters>& filters) {
       UCUDNN_ASSIGN_OR_RETURN(*request.mutable_kind(),
                               KindNamed(connection, filters->kind));
     }
-    return Entries(connection, &Connection::ListTasks,
-                   &v1::ListTasksResponse::tasks, std::move(request));
+    return Entries(connection, &Stub::ListTasks, &v1::ListTasksResponse::tasks,
+                   std::move(request));
   };
   return list;
 }
@@ -83,7 +83,7 @@ List Campaigns() {
                       Plain("WHY", "cancelled_why")},
           .id = "id",
           .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Connection::ListCampaigns,
+            return Entries(connection, &Stub::ListCampaigns,
                            &v1::ListCampaignsResponse::campaigns,
                            std::move(page));
           }};
@@ -95,7 +95,7 @@ List History() {
                       Plain("WHY", "reason"), Plain("OUTCOME", "outcome")},
           .id = "id",
           .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Connection::ListActions,
+            return Entries(connection, &Stub::ListActions,
                            &v1::ListActionsResponse::actions, std::move(page));
           }};
 }
@@ -121,7 +121,7 @@ Status Cancel(const Server& server, const CancelOptions& options) {
   request.set_reason(options.reason);
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::CancelTasksResponse cancelled,
-      connection->CancelTasks(request, RetryPolicy::LongWork()));
+      connection->Call(&Stub::CancelTasks, request, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(cancelled), [&] {
     std::string text =
         fmt::format("{} measurements cancelled", cancelled.cancelled());

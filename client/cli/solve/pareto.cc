@@ -2,6 +2,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/plan/prediction.h"
 #include "client/cli/profile_options.h"
 #include "client/cli/solve/solve.h"
 #include "client/solve/answers.h"
@@ -15,7 +16,7 @@ std::string FrontTable(const ParetoFront& front) {
     const FrontPoint& point = front.points()[i];
     table.AddRow(
         {HumanBytes(point.workspace), std::to_string(point.workspace.count()),
-         HumanTime(point.time), DescribeMicroBatches(front.PlanAt(i))});
+         HumanTime(point.time), DivisionText(front.PlanAt(i))});
   }
   return table.Text();
 }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/dropin/wire/ask_coordinator.h"
+#include "client/dropin/ask/ask_coordinator.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/stream_graph.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "client/dropin/planner/plan_text.h"
+#include "base/plan/prediction.h"
 #include "device/cudnn/convolutions.h"
 #include "device/cudnn/legacy/algorithms.h"
 
@@ -416,7 +416,7 @@ void HandleState::Report(const Call& call, const Status& status,
                  FormatBytes(settings_.total_workspace).c_str());
   } else {
     std::fprintf(stderr, "ucudnn: %s: %s; %s, predicted %s\n", what.c_str(),
-                 Describe(kernel->plan).c_str(),
+                 DivisionText(kernel->plan.micro_batches).c_str(),
                  HumanBytes(kernel->plan.workspace).c_str(),
                  HumanTime(kernel->plan.time).c_str());
   }

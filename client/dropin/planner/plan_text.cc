@@ -68,13 +68,4 @@ Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
   return ParseKernelPlans(text, kind, path);
 }
 
-std::string Describe(const KernelPlan& plan) {
-  std::string text;
-  for (const MicroBatch& micro : plan.micro_batches) {
-    text += fmt::format("{}{} of {} images, {}", text.empty() ? "" : " + ",
-                        micro.count, micro.batch.count(), micro.algorithm.name);
-  }
-  return text;
-}
-
 }  // namespace ucudnn

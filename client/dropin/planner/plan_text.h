@@ -32,9 +32,6 @@ Result<std::vector<PlannedKernel>> ParseKernelPlans(std::string_view text,
 Result<std::vector<PlannedKernel>> ReadKernelPlans(const std::string& path,
                                                    const std::string& kind);
 
-// The plan's micro-batches for people: "128 x 2 ALGO_1, 64 x 1 ALGO_0".
-std::string Describe(const KernelPlan& plan);
-
 }  // namespace ucudnn
 
 #endif  // UCUDNN_CLIENT_DROPIN_PLANNER_PLAN_TEXT_H_

@@ -5,9 +5,9 @@
 #include <stop_token>
 #include <utility>
 
-#include "campaign/campaign.h"
 #include "client/dropin/planner/accuracy.h"
 #include "client/dropin/planner/candidate_filter.h"
+#include "device/measure/campaign.h"
 #include "device/measure/measure.h"
 #include "solver/micro_batch/wr.h"
 

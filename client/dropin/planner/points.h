@@ -20,8 +20,8 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/config/dropin_settings.h"
+#include "client/dropin/ask/problem_profile.h"
 #include "client/dropin/cache/measurements.h"
-#include "client/dropin/wire/profile_wire.h"
 #include "device/device.h"
 #include "device/measure/measure.h"
 
@@ -72,7 +72,7 @@ class LocalPoints {
                 const Bench& bench, ProblemMeasurements* known);
   Status Measure(const ConvProblem& problem, const AdaptiveQuery& need,
                  const Bench& bench, ProblemMeasurements* known);
-  // Measures by the adaptive policy, as agents do (campaign/campaign.h).
+  // Measures by the adaptive policy, as agents do (device/measure/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
                  const AdaptiveQuery& need, const MeasureOptions& options,
                  const Bench& bench, ProblemMeasurements* known);

@@ -34,7 +34,7 @@
  *    5  an algorithm that was planned is gone
  *    8  out of memory, of the host or the device
  *    9  nothing fits into the workspace limit, and the text names the least
- *       that would do; or no CUDA context is current
+ *       that would do if it was measured; or no CUDA context is current
  *   12  the device has no algorithm for the problem, or does not fuse it
  *   13  a bug in ucudnn, cuDNN or oneDNN
  *   14  there is no such device: no driver, no cuDNN, or not in this build
@@ -82,10 +82,11 @@ const char* ucudnn_conv_device_kind(const ucudnn_conv_device* device);
  * NULL is ignored. */
 void ucudnn_conv_close(ucudnn_conv_device* device);
 
-/* Plans `problem`, in its text form (base/conv_problem.h), for `batch` images
- * within `workspace_limit`, and prepares it. Takes seconds where it has to
- * measure, with operands and a workspace of its own beside the program's. Not
- * while a stream is captured. */
+/* Plans `problem`, in the text form above (operation, channels, input, filters,
+ * filter, padding, stride, dilation, groups, precision and layout), for `batch`
+ * images within `workspace_limit`, and prepares it. Takes seconds where it has
+ * to measure, with operands and a workspace of its own beside the program's.
+ * Not while a stream is captured. */
 int ucudnn_conv_plan(ucudnn_conv_device* device, const char* problem,
                      int64_t batch, int64_t workspace_limit,
                      ucudnn_conv** conv);
@@ -103,7 +104,7 @@ int64_t ucudnn_conv_workspace(const ucudnn_conv* conv);
  * ucudnn_conv_divide. */
 double ucudnn_conv_time_us(const ucudnn_conv* conv);
 double ucudnn_conv_undivided_us(const ucudnn_conv* conv);
-/* The plan for people, such as "128 x 2 ALGO_1". Lives with `conv`. */
+/* The plan for people, such as "2 × 128, ALGO_1". Lives with `conv`. */
 const char* ucudnn_conv_text(const ucudnn_conv* conv);
 
 /* Enqueues out = alpha * op(a, b) + beta * out on `stream`:

@@ -5,11 +5,16 @@
  * to text, without files or a service. They are in the library ucudnn_solve,
  * which needs neither MPI nor gRPC.
  *
+ *   ucudnn_solve_profile* profile = NULL;
  *   char* answer = NULL;
- *   int status = ucudnn_solve_wr(csv, csv_size,
- *       "{\"batch\":256,\"workspace_limit_bytes\":67108864}", &answer);
+ *   int status = ucudnn_solve_profile_open(csv, csv_size, &profile, &answer);
+ *   if (status == 0) {
+ *     status = ucudnn_solve_profile_wr(profile,
+ *         "{\"batch\":256,\"workspace_limit_bytes\":67108864}", &answer);
+ *   }
  *   ... status == 0: answer is JSON; otherwise it says what is wrong
  *   ucudnn_solve_free(answer);
+ *   ucudnn_solve_profile_close(profile);
  *
  * Each function returns 0 and the answer as JSON, or one of these statuses and
  * text that explains it, in one line unless stated otherwise:
@@ -25,8 +30,7 @@
  * computes on the calling thread; wr takes O(batch * rows) time for each
  * kernel.
  *
- * `profile` is a profile as CSV (docs/guide/plans.md), not
- * compressed, of `profile_size` bytes. `request` is a JSON object:
+ * The `request` of the functions of a profile is a JSON object:
  *   batch                  the mini-batch size, in images
  *   workspace_limit_bytes  for each kernel; for wd, for all kernels together
  *   batch_policy           which micro-batch sizes to use: "all" (default),
@@ -47,64 +51,53 @@
 extern "C" {
 #endif
 
-/* "1.8": the version of these functions and of their answers' fields. While the
+/* "1.0": the version of these functions and of their answers' fields. While the
  * first number stays, functions and fields are only added. Static. */
 const char* ucudnn_solve_version(void);
 
 /* The least that would have done of what was limited, in bytes of workspace, of
  * a budget or of a pool, if this thread's last call returned 9 and it is known;
- * otherwise -1. Since version 1.8. */
+ * otherwise -1. */
 int64_t ucudnn_solve_last_least(void);
 
 /* Frees an answer; NULL is ignored. */
 void ucudnn_solve_free(char* answer);
-
-/* WR: divides each kernel within its own workspace limit, for the least time.
- * Answer: {"batch":256,...,"kernels":[...]}, as `ucudnn solve wr -o json`
- * prints it. */
-int ucudnn_solve_wr(const char* profile, size_t profile_size,
-                    const char* request, char** answer);
-
-/* WD: divides one workspace limit among all kernels, each with a segment of its
- * own, for the least total time. The answer has the same form. */
-int ucudnn_solve_wd(const char* profile, size_t profile_size,
-                    const char* request, char** answer);
-
-/* The Pareto front of one kernel: the divisions that no other beats in both
- * time and workspace, by increasing workspace. Answer:
- * {"front":[{"time_us":...,"workspace_bytes":...,"micro_batches":[...]}]}. */
-int ucudnn_solve_pareto(const char* profile, size_t profile_size,
-                        const char* request, char** answer);
-
-/* The time of all kernels under WR, for each mini-batch size up to `batch` that
- * can be divided within the limit. Answer:
- * {"times":[{"batch":1,"time_us":...}]}. */
-int ucudnn_solve_times(const char* profile, size_t profile_size,
-                       const char* request, char** answer);
 
 /* Measurements that are parsed once for many calls, which do not change them:
  * any number of threads may use one profile. */
 /* NOLINTNEXTLINE(modernize-use-using): C */
 typedef struct ucudnn_solve_profile ucudnn_solve_profile;
 
-/* Parses a profile. On success *opened is it, to be freed with
+/* Parses a profile as CSV (docs/guide/plans.md), not compressed, of
+ * `profile_size` bytes. On success *opened is it, to be freed with
  * ucudnn_solve_profile_close, and *error is NULL; otherwise *opened is NULL,
- * and *error says what is wrong and is freed with ucudnn_solve_free. Since
- * version 1.6. */
+ * and *error says what is wrong and is freed with ucudnn_solve_free. */
 int ucudnn_solve_profile_open(const char* profile, size_t profile_size,
                               ucudnn_solve_profile** opened, char** error);
 
 /* Frees a profile that no call uses any more; NULL is ignored. */
 void ucudnn_solve_profile_close(ucudnn_solve_profile* profile);
 
-/* As the functions above without _profile, from an opened profile. Since
- * version 1.6. */
+/* WR: divides each kernel within its own workspace limit, for the least time.
+ * Answer: {"batch":256,...,"kernels":[...]}, as `ucudnn solve wr -o json`
+ * prints it. */
 int ucudnn_solve_profile_wr(const ucudnn_solve_profile* profile,
                             const char* request, char** answer);
+
+/* WD: divides one workspace limit among all kernels, each with a segment of its
+ * own, for the least total time. The answer has the same form. */
 int ucudnn_solve_profile_wd(const ucudnn_solve_profile* profile,
                             const char* request, char** answer);
+
+/* The Pareto front of one kernel: the divisions that no other beats in both
+ * time and workspace, by increasing workspace. Answer:
+ * {"front":[{"time_us":...,"workspace_bytes":...,"micro_batches":[...]}]}. */
 int ucudnn_solve_profile_pareto(const ucudnn_solve_profile* profile,
                                 const char* request, char** answer);
+
+/* The time of all kernels under WR, for each mini-batch size up to `batch` that
+ * can be divided within the limit. Answer:
+ * {"times":[{"batch":1,"time_us":...}]}. */
 int ucudnn_solve_profile_times(const ucudnn_solve_profile* profile,
                                const char* request, char** answer);
 
@@ -113,8 +106,8 @@ int ucudnn_solve_profile_times(const ucudnn_solve_profile* profile,
  * the fields above, and network_name, the model's name ("network" unless
  * given): where `network` is not given and the profile has several, the rows of
  * this one are meant; and input_shapes, as of ucudnn_solve_memory. The answer
- * has the form of ucudnn_solve_wr's, with an offset of each kernel, and
- * `notes`, texts for people. Since version 1.6. */
+ * has the form of ucudnn_solve_profile_wr's, with an offset of each kernel, and
+ * `notes`, texts for people. */
 int ucudnn_solve_profile_ws(const ucudnn_solve_profile* profile,
                             const char* network, size_t network_size,
                             const char* request, char** answer);
@@ -136,7 +129,7 @@ int ucudnn_solve_assign(const char* times, size_t times_size,
  *
  * Answer:
  * {"load":...,"pool":...,"lower_bound":...,"proven":true,
- *  "buffers":[{"id":"0","offset":0}]}. Since version 1.1. */
+ *  "buffers":[{"id":"0","offset":0}]}. */
 int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
                             const char* request, char** answer);
 
@@ -144,7 +137,7 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  * for the host and when it returns, the convolutions' algorithms, and every
  * block's address. `network` is an ONNX model or CSV (a chain of convolutions),
  * not compressed; it may contain zero bytes. `profile` holds measurements as
- * above; if it is NULL, all times are the device model's estimates. `request`:
+ * CSV; if it is NULL, all times are the device model's estimates. `request`:
  *   batch            images in an iteration; required
  *   device_model     "GTX970", "TITANX", "K40", "P100-NVLINK", "V100", "H200",
  *                    or an object with the fields of docs/memory.md; required
@@ -167,19 +160,17 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    so has "cut_off":true: another may find a faster one
  *   network_name     in the answer; default: "network"
  *   input_shapes     ["3,224,224"] or ["INPUT=3,224,224",...]: sizes besides
- *                    the batch of inputs whose model leaves them open; since
- *                    version 1.7
+ *                    the batch of inputs whose model leaves them open
  *   profile_network, device, layout
  *                    select rows of the profile, where it has several values;
  *                    without profile_network, those of network_name count if
  *                    there are any
  * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md),
- * with the training graph as its field "graph" (since version 1.3); for "all",
+ * with the training graph as its field "graph"; for "all",
  * {"plans":[...],"graph":{...}}, where a policy without a plan has
  * "feasible":false and the reason. Status 9 if there is no plan; the text names
  * a budget that would do, a line for each policy. A policy takes from some 10
- * ms (VGG-16) to half a second (ResNet-152), "best" possibly longer. Since
- * version 1.2. */
+ * ms (VGG-16) to half a second (ResNet-152), "best" possibly longer. */
 int ucudnn_solve_memory(const char* network, size_t network_size,
                         const char* profile, size_t profile_size,
                         const char* request, char** answer);
@@ -199,8 +190,7 @@ int ucudnn_solve_memory(const char* network, size_t network_size,
  * `plan` is an index into `plans`, whose elements are as of
  * ucudnn_solve_memory. The makespan is the least for the policy's plans where
  * it equals the lower bound; otherwise time_limit_s ended the search. Takes the
- * time of a bound for each batch and kind of GPU, and of a few plans. Since
- * version 1.4. */
+ * time of a bound for each batch and kind of GPU, and of a few plans. */
 int ucudnn_solve_joint_memory(const char* network, size_t network_size,
                               const char* request, char** answer);
 
@@ -211,7 +201,7 @@ int ucudnn_solve_joint_memory(const char* network, size_t network_size,
  * graph, or NULL if the plan has it as its field "graph". Answer:
  * {"plans":[{"policy":...,"events":...,"time_us":...,"peak_bytes":...}]}.
  * Status 3 names the field that is malformed, or the rule that a plan breaks
- * and where. Since version 1.3. */
+ * and where. */
 int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
                                    const char* graph, size_t graph_size,
                                    char** answer);
@@ -237,13 +227,13 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
  *  "moved_bytes":...,"actions":[{"hook":...,"action":"copy","tensor":...}]},
  * where actions are copy, free, fetch, recompute and drop, in the order in
  * which hooks run them. Status 9 names the least budget. A step of 1000
- * segments takes a few seconds. Since version 1.5. */
+ * segments takes a few seconds. */
 int ucudnn_solve_recorded_step(const char* step, size_t step_size,
                                const char* request, char** answer);
 
-/* Checks a plan in the form of ucudnn_solve_wr and `ucudnn solve -o json`, and
+/* Checks a plan in the form of ucudnn_solve_profile_wr and `ucudnn solve -o json`, and
  * returns it in that form without unknown fields. Status 3 if a job could not
- * run it; the text names the field. Since version 1.1. */
+ * run it; the text names the field. */
 int ucudnn_solve_read_plan(const char* plan, size_t plan_size, char** answer);
 
 #ifdef __cplusplus

@@ -15,6 +15,8 @@ may be called from any thread. Times are microseconds, sizes bytes; every size m
 also be given as text such as "64MiB".
 """
 
+from typing import List
+
 from ucudnn.cluster import JobPlan, MemoryRequest, PlanRequest
 from ucudnn.coordinator import Coordinator, connect
 from ucudnn.errors import (
@@ -127,3 +129,7 @@ __all__ = [
     "solve_wr",
     "solve_ws",
 ]
+
+
+def __dir__() -> List[str]:
+    return [*__all__, "__version__"]

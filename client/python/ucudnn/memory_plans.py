@@ -262,8 +262,8 @@ class MemoryPlan(Shown):
         )
 
     def batches_text(self) -> str:
-        """For people: "256", or "4 of 64 images" that are trained one after the
+        """For people: "256", or "4 × 64" that are trained one after the
         other."""
         if len(self.rounds) == 1 and self.rounds[0].count == 1:
             return str(self.rounds[0].batch)
-        return " + ".join(f"{r.count} of {r.batch} images" for r in self.rounds)
+        return " + ".join(f"{r.count} × {r.batch}" for r in self.rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
@@ -125,9 +126,10 @@ class WorkspacePlan(Shown):
 
 
 def division_text(micro_batches: Iterable[MicroBatch]) -> str:
-    """For people: "8 of 32 images, FFT + 1 of 4 images, GEMM"."""
+    """For people: "8 × 32, FFT + 1 × 4, GEMM"; equal neighbours are told as one."""
+    parts = groupby(micro_batches, lambda m: f"{m.batch}, {m.algorithm}")
     return " + ".join(
-        f"{m.count} of {m.batch} images, {m.algorithm}" for m in micro_batches
+        f"{sum(m.count for m in equal)} × {part}" for part, equal in parts
     )
 
 

@@ -23,7 +23,7 @@ def plot_pareto(front: Sequence[FrontPoint], axes: Optional[Any] = None) -> Any:
     workspaces = [point.workspace_bytes / _MIB for point in front]
     times = [point.time_us / 1000 for point in front]
     axes.step(workspaces, times, where="post", color=BLUE, linewidth=1.5)
-    axes.plot(workspaces, times, "o", color=BLUE, markersize=5)
+    axes.plot(workspaces, times, "o", color=BLUE, markersize=5, clip_on=False)
     limit = getattr(front, "workspace_limit_bytes", 0) / _MIB
     if limit:
         axes.axvline(limit, color=VERMILION, linestyle="--", linewidth=1.2)

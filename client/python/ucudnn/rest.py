@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
+import threading
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -15,6 +18,7 @@ from ucudnn.files import PathLike
 
 DEFAULT_PORT = 7461
 _PAGE = 1000  # entries; the most that a coordinator sends at once
+_LOOK_UP = 4.0  # seconds
 
 
 class Rest:
@@ -90,6 +94,7 @@ class Rest:
             headers["Authorization"] = f"Bearer {self._token}"
         connection = self._connection()
         try:
+            _look_up(self._host, self._port)
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             text = response.read()
@@ -121,6 +126,21 @@ class Rest:
         return http.client.HTTPSConnection(
             self._host, self._port, timeout=self._timeout, context=self._tls
         )
+
+
+def _look_up(host: str, port: int) -> None:
+    """Raises TimeoutError if no name server answers in time: the system's own wait
+    is 10 s for each server and each search domain."""
+
+    def look() -> None:
+        with contextlib.suppress(OSError):  # which connecting tells then
+            socket.getaddrinfo(host, port)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(_LOOK_UP)
+    if thread.is_alive():
+        raise TimeoutError(f"no name server answers for {host!r} within {_LOOK_UP} s")
 
 
 def path_of(*parts: str) -> str:

@@ -176,6 +176,9 @@ class Session:
         finally:
             library.ucudnn_options_destroy(chosen)
 
+    def __repr__(self) -> str:
+        return f"<Session: {self.reason if self._session else 'finalised'}>"
+
     def __enter__(self) -> Session:
         return self
 

@@ -19,7 +19,8 @@ CREATE TABLE agents (
   state TEXT NOT NULL CHECK (state IN ('online', 'draining', 'gone')),
   registered_ms @INT@ NOT NULL,
   last_seen_ms @INT@ NOT NULL,
-  beats @INT@ NOT NULL DEFAULT 0
+  beats @INT@ NOT NULL DEFAULT 0,
+  machine_id TEXT NOT NULL DEFAULT ''
 ) @STRICT@;
 
 -- Nodes that take no more tasks.

@@ -35,7 +35,8 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
   signal.addEventListener('abort', abort);
   timeout.addEventListener('abort', abort);
   try {
-    const response = await fetch(path, {
+    // fetch refuses what is relative to an address with a password in it.
+    const response = await fetch(new URL(path, location.origin + location.pathname), {
       signal: either.signal,
       headers: { Accept: 'application/json' },
     });

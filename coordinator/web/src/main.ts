@@ -4,6 +4,7 @@ import './trusted.js';
 
 import { api, type ApiError } from './api.js';
 import { fill, h, setText } from './dom.js';
+import { learnPort } from './endpoint.js';
 import { clock } from './format.js';
 import type { Health } from './live.js';
 import { Live } from './live.js';
@@ -181,6 +182,7 @@ async function about(): Promise<void> {
   try {
     const status = await api.status(new AbortController().signal);
     version = `ucudnn ${status.version}, ${status.database}`;
+    learnPort(status.grpc_port);
   } catch {
     // The banner tells that the coordinator is away.
   }
@@ -188,6 +190,5 @@ async function about(): Promise<void> {
 }
 
 frame();
-void about();
 window.addEventListener('hashchange', navigate);
-show();
+void about().then(show);

@@ -196,6 +196,7 @@ export interface Job {
 
 export interface Status {
   version: string;
+  grpc_port: number;
   database: string;
   agents_online: number;
   devices_online: number;

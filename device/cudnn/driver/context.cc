@@ -1,6 +1,12 @@
 #include "device/cudnn/driver/context.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iterator>
 #include <utility>
+
+#include "base/text.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -51,6 +57,42 @@ bool IsLost(CUresult result) {
       return static_cast<int>(result) == 226 ||  // CONTAINED
              static_cast<int>(result) == 721;    // TENSOR_MEMORY_LEAK
   }
+}
+
+Result<int> CountGpus(const DriverApi& driver) {
+  int count = 0;
+  CUresult result = driver.Init(0);
+  if (result == CUDA_SUCCESS) result = driver.DeviceGetCount(&count);
+  if (result == CUDA_SUCCESS && count > 0) return count;
+  if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return Fail(Code::kUnavailable, "the NVIDIA driver offers no GPU{}: {}",
+              visible == nullptr ? std::string()
+                                 : fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')",
+                                               Excerpt(visible)),
+              DescribeError(driver, result, "cuInit").message);
+}
+
+Result<std::string> UuidOf(const DriverApi& driver, CUdevice device) {
+  CUuuid uuid = {};
+  CUuuid gpu = {};
+  std::array<char, 256> name = {};
+  if (const CUresult result = driver.DeviceGetUuid(&uuid, device);
+      result != CUDA_SUCCESS) {
+    return tl::unexpected<Error>(
+        DescribeError(driver, result, "cuDeviceGetUuid"));
+  }
+  // No call says that a device is a MIG instance: it has a UUID beside its
+  // GPU's, and a name such as "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+  const bool other_gpu =
+      driver.DeviceGetGpuUuid != nullptr &&
+      driver.DeviceGetGpuUuid(&gpu, device) == CUDA_SUCCESS &&
+      !std::equal(std::begin(uuid.bytes), std::end(uuid.bytes), gpu.bytes);
+  const bool named_mig =
+      driver.DeviceGetName(name.data(), static_cast<int>(name.size()),
+                           device) == CUDA_SUCCESS &&
+      std::string_view(name.data()).find(" MIG ") != std::string_view::npos;
+  return UuidText(uuid.bytes, other_gpu || named_mig ? "MIG" : "GPU");
 }
 
 CUgreenCtx GreenContextOf(const DriverApi& driver, CUstream stream) {

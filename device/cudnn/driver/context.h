@@ -31,6 +31,13 @@ bool IsLost(CUresult result);
 Error DescribeError(const DriverApi& driver, CUresult result,
                     std::string_view call);
 
+// How many GPUs the driver offers this process: at least 1. kUnavailable.
+Result<int> CountGpus(const DriverApi& driver);
+
+// The device's UUID as NVIDIA writes it: "GPU-..." or, of a MIG instance,
+// "MIG-...".
+Result<std::string> UuidOf(const DriverApi& driver, CUdevice device);
+
 // The green context that a stream belongs to; null if there is none.
 CUgreenCtx GreenContextOf(const DriverApi& driver, CUstream stream);
 

@@ -29,6 +29,7 @@ bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
 Status BindDriver(const SharedLibrary& library, DriverApi* api) {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_BIND)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
+  (void)Bind(library, "cuDeviceGetUuid", &api->DeviceGetGpuUuid);
   (void)Bind(library, "cuStreamGetCaptureInfo_v2", &api->StreamGetCaptureInfo);
   // Drivers before CUDA 12.8 have only its first version, which is sufficient.
   if (api->EventElapsedTime == nullptr &&
@@ -53,6 +54,8 @@ void BindNvml(const SharedLibrary& library, NvmlApi* api) {
   (void)Bind(library, "nvmlSystemGetDriverVersion",
              &api->SystemGetDriverVersion);
   (void)Bind(library, "nvmlDeviceGetHandleByUUID", &api->DeviceGetHandleByUuid);
+  (void)Bind(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
+             &api->DeviceGetGpuOfMig);
   // The third version has the second one's entries.
   if (!Bind(library, "nvmlDeviceGetComputeRunningProcesses_v3",
             &api->DeviceGetComputeRunningProcesses)) {
@@ -121,13 +124,20 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories) {
                 cudnn->path(), CudnnFullVersion(version), CUDNN_MAJOR);
   }
 
-  if (auto nvml = SharedLibrary::Open({"libnvidia-ml.so.1"}, directories)) {
-    BindNvml(*nvml, &libraries.nvml);
-    // Reference-counted; stays initialised as long as the process lives.
-    if (libraries.nvml.Init == nullptr ||
-        libraries.nvml.Init() != kNvmlSuccess) {
-      libraries.nvml = {};
-    }
+  auto nvml = SharedLibrary::Open({"libnvidia-ml.so.1"}, directories);
+  if (!nvml) {
+    libraries.why_no_nvml = nvml.error().message;
+    return libraries;
+  }
+  BindNvml(*nvml, &libraries.nvml);
+  // Reference-counted; stays initialised as long as the process lives.
+  const NvmlReturn begun = libraries.nvml.Init == nullptr
+                               ? kNvmlNotFound
+                               : libraries.nvml.Init();
+  if (begun != kNvmlSuccess) {
+    libraries.why_no_nvml =
+        fmt::format("{}: {}", nvml->path(), NvmlText(libraries.nvml, begun));
+    libraries.nvml = {};
   }
   return libraries;
 }
@@ -136,6 +146,12 @@ Result<const Libraries*> LoadedLibraries() {
   static const Result<Libraries> libraries = LoadLibraries(SearchDirectories());
   if (!libraries) return tl::unexpected<Error>(libraries.error());
   return &*libraries;
+}
+
+std::string NvmlText(const NvmlApi& nvml, NvmlReturn result) {
+  return nvml.ErrorString != nullptr
+             ? std::string(nvml.ErrorString(result))
+             : fmt::format("NVML error {}", static_cast<int>(result));
 }
 
 std::string CudnnMajorMinor(std::size_t version) {
@@ -150,8 +166,8 @@ std::string CudaVersion(int version) {
   return fmt::format("{}.{}", version / 1000, version / 10 % 100);
 }
 
-std::string UuidText(const char* bytes) {
-  std::string text = "GPU";
+std::string UuidText(const char* bytes, std::string_view of) {
+  std::string text(of);
   for (int i = 0; i < 16; ++i) {
     if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[i]));

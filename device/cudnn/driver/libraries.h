@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -160,6 +161,9 @@ namespace ucudnn::cudnn {
 struct DriverApi {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
+  // Optional; its first version, which tells a MIG instance's GPU where the
+  // second one tells the instance.
+  decltype(&cuDeviceGetUuid) DeviceGetGpuUuid = nullptr;
   // Optional; in the form that CUDA 11.3 introduced, since newer headers
   // declare another one.
   CUresult(CUDAAPI* StreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*,
@@ -175,7 +179,8 @@ struct CudnnApi {
 struct Libraries {
   DriverApi driver;
   CudnnApi cudnn;
-  NvmlApi nvml;  // all null without the library
+  NvmlApi nvml;  // all null without the library, or if it cannot be used
+  std::string why_no_nvml;
 };
 
 // The directories that the environment names, as described above.
@@ -189,15 +194,18 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
 // The same from SearchDirectories(), once in a process.
 Result<const Libraries*> LoadedLibraries();
 
+// What a function of the management library returned, in its words.
+std::string NvmlText(const NvmlApi& nvml, NvmlReturn result);
+
 // "9.19" and "9.19.0" from cudnnGetVersion's number, and "13.0" from
 // cuDriverGetVersion's.
 std::string CudnnMajorMinor(std::size_t version);
 std::string CudnnFullVersion(std::size_t version);
 std::string CudaVersion(int version);
 
-// The 16 bytes of a UUID as nvidia-smi spells it:
+// The 16 bytes of a UUID as nvidia-smi spells it, of a GPU or a MIG instance:
 // "GPU-8a3c0e6b-1f2d-4c5e-9b7a-0123456789ab".
-std::string UuidText(const char* bytes);
+std::string UuidText(const char* bytes, std::string_view of = "GPU");
 
 }  // namespace ucudnn::cudnn
 

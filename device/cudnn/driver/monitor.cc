@@ -21,19 +21,15 @@ using cudnn::NvmlApi;
 using cudnn::NvmlDevice;
 using cudnn::NvmlProcess;
 using cudnn::NvmlReturn;
-
-std::string Describe(const NvmlApi& nvml, NvmlReturn result) {
-  return nvml.ErrorString != nullptr
-             ? std::string(nvml.ErrorString(result))
-             : fmt::format("NVML error {}", static_cast<int>(result));
-}
+using cudnn::NvmlText;
 
 Result<const NvmlApi*> Nvml() {
   UCUDNN_ASSIGN_OR_RETURN(const cudnn::Libraries* libraries,
                           cudnn::LoadedLibraries());
   if (libraries->nvml.DeviceGetHandleByUuid == nullptr) {
-    return Fail(Code::kUnavailable,
-                "libnvidia-ml.so.1 was not found or cannot be used");
+    return Fail(Code::kUnavailable, "{}",
+                libraries->why_no_nvml.empty() ? "libnvidia-ml.so.1 is too old"
+                                               : libraries->why_no_nvml);
   }
   return &libraries->nvml;
 }
@@ -43,7 +39,16 @@ Result<NvmlDevice> Find(const NvmlApi& nvml, const std::string& device_id) {
   NvmlDevice device = nullptr;
   const NvmlReturn result = nvml.DeviceGetHandleByUuid(uuid.c_str(), &device);
   if (result == kNvmlSuccess) return device;
-  return Fail(Code::kNotFound, "{}: {}", uuid, Describe(nvml, result));
+  return Fail(Code::kNotFound, "{}: {}", uuid, NvmlText(nvml, result));
+}
+
+// Clocks, power and settings are a GPU's: MIG instances have none of their own.
+Result<NvmlDevice> FindGpu(const NvmlApi& nvml, const std::string& device_id) {
+  UCUDNN_ASSIGN_OR_RETURN(NvmlDevice device, Find(nvml, device_id));
+  if (device_id.starts_with("MIG-") && nvml.DeviceGetGpuOfMig != nullptr) {
+    (void)nvml.DeviceGetGpuOfMig(device, &device);
+  }
+  return device;
 }
 
 // Empty if there is no such process.
@@ -76,7 +81,7 @@ std::string ThrottleText(std::uint64_t throttle_reasons) {
 
 Result<GpuState> ReadGpuState(const std::string& device_id) {
   UCUDNN_ASSIGN_OR_RETURN(const NvmlApi* nvml, Nvml());
-  UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, Find(*nvml, device_id));
+  UCUDNN_ASSIGN_OR_RETURN(const NvmlDevice device, FindGpu(*nvml, device_id));
   if (nvml->DeviceGetClockInfo == nullptr ||
       nvml->DeviceGetThrottleReasons == nullptr) {
     return Fail(Code::kUnimplemented,
@@ -91,7 +96,7 @@ Result<GpuState> ReadGpuState(const std::string& device_id) {
         nvml->DeviceGetThrottleReasons(device, &reasons)}) {
     if (result != kNvmlSuccess) {
       return Fail(Code::kUnimplemented, "{}: {}", device_id,
-                  Describe(*nvml, result));
+                  NvmlText(*nvml, result));
     }
   }
   return GpuState{sm, memory, reasons};
@@ -132,7 +137,7 @@ std::string SettingsText(const NvmlApi& nvml, NvmlDevice device) {
 std::string ReadGpuSettings(const std::string& device_id) {
   const auto nvml = Nvml();
   if (!nvml) return {};
-  const auto device = Find(**nvml, device_id);
+  const auto device = FindGpu(**nvml, device_id);
   return device ? SettingsText(**nvml, *device) : std::string();
 }
 
@@ -154,7 +159,7 @@ Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
   }
   if (result != kNvmlSuccess) {
     return Fail(Code::kUnimplemented, "{}: {}", device_id,
-                Describe(*nvml, result));
+                NvmlText(*nvml, result));
   }
   raw.resize(count);
   std::vector<GpuProcess> processes;

@@ -37,7 +37,7 @@ std::string SettingsText(const cudnn::NvmlApi& nvml, cudnn::NvmlDevice device);
 // The same for the GPU with this device id; empty if unavailable.
 std::string ReadGpuSettings(const std::string& device_id);
 
-// Processes that compute on a GPU. Their ids are the host's, which differ from
+// Processes that compute on a GPU, or in a MIG instance. Their ids are the host's, which differ from
 // those inside a container.
 struct GpuProcess {
   std::int64_t pid = 0;

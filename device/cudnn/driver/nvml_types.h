@@ -9,7 +9,11 @@ namespace ucudnn::cudnn {
 
 using NvmlDevice = struct NvmlDeviceTag*;
 
-enum NvmlReturn : int { kNvmlSuccess = 0, kNvmlInsufficientSize = 7 };
+enum NvmlReturn : int {
+  kNvmlSuccess = 0,
+  kNvmlInsufficientSize = 7,
+  kNvmlNotFound = 13,  // of a function
+};
 enum NvmlClock : int { kNvmlClockSm = 1, kNvmlClockMemory = 2 };
 
 // An entry of nvmlDeviceGetComputeRunningProcesses, from its second version.
@@ -27,6 +31,9 @@ struct NvmlApi {
   NvmlReturn (*SystemGetDriverVersion)(char* text, unsigned int size) = nullptr;
   NvmlReturn (*DeviceGetHandleByUuid)(const char* uuid,
                                       NvmlDevice* device) = nullptr;
+  // The GPU of a MIG instance.
+  NvmlReturn (*DeviceGetGpuOfMig)(NvmlDevice instance,
+                                  NvmlDevice* gpu) = nullptr;
   NvmlReturn (*DeviceGetComputeRunningProcesses)(
       NvmlDevice device, unsigned int* count, NvmlProcess* processes) = nullptr;
   NvmlReturn (*DeviceGetClockInfo)(NvmlDevice device, NvmlClock clock,

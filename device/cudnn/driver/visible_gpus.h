@@ -12,7 +12,7 @@
 namespace ucudnn {
 
 struct VisibleGpus {
-  // UUIDs ("GPU-..."), in the order of the driver's ordinals.
+  // UUIDs ("GPU-...", "MIG-..."), in the order of the driver's ordinals.
   std::vector<std::string> uuids;
   // The ordinal of the GPU whose context is current in this thread, as after
   // cudaSetDevice and a first call of the CUDA runtime; -1 if there is none.

@@ -17,6 +17,15 @@ TEST(AddressTest, KnowsWhatOnlyThisHostReaches) {
   }
 }
 
+TEST(AddressTest, AllAddressesAreThoseOfIpv6AndIpv4) {
+  const std::vector<std::string> both = {"[::]:7460", "0.0.0.0:7460"};
+  EXPECT_EQ(ListenAddresses("0.0.0.0:7460"), both);
+  EXPECT_EQ(ListenAddresses("[::]:7460"), both);
+  for (const std::string one : {"127.0.0.1:0", "[::1]:7460", "coord-1:7460"}) {
+    EXPECT_EQ(ListenAddresses(one), std::vector<std::string>{one});
+  }
+}
+
 TEST(AddressTest, TakesHostAndPortApart) {
   EXPECT_EQ(SplitEndpoint("coord-1:7460").host, "coord-1");
   EXPECT_EQ(SplitEndpoint("coord-1:7460").port, "7460");

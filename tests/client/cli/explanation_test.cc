@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/plan/prediction.h"
 #include "solver/micro_batch/wr.h"
 
 namespace ucudnn::ctl {
@@ -44,25 +45,25 @@ ExplainedKernel Explained(const std::vector<MeasuredPoint>& points,
 
 TEST(ExplanationTest, NamesWhatTheLimitForbidsAndWhatComesNext) {
   const ExplainedKernel kernel = Explained(kPoints, 32_MiB);
-  EXPECT_EQ(kernel.division, "2 of 2 images, FFT");
+  EXPECT_EQ(kernel.division, "2 × 2, FFT");
   EXPECT_EQ(kernel.time, 12us);
   ASSERT_TRUE(kernel.more);
   EXPECT_EQ(kernel.more->limit, 64_MiB);
   EXPECT_EQ(kernel.more->time, 10us);
-  EXPECT_EQ(kernel.more->division, "1 of 4 images, FFT");
+  EXPECT_EQ(kernel.more->division, "1 × 4, FFT");
   ASSERT_TRUE(kernel.doubled);
   EXPECT_EQ(kernel.doubled->time, 10us);
   ASSERT_TRUE(kernel.fewer);
   EXPECT_EQ(kernel.fewer->limit, 0_MiB);
   ASSERT_TRUE(kernel.runner_up);
   EXPECT_EQ(kernel.runner_up->time, 20us);
-  EXPECT_EQ(kernel.runner_up->division, "1 of 4 images, GEMM");
+  EXPECT_EQ(kernel.runner_up->division, "1 × 4, GEMM");
   EXPECT_FALSE(kernel.scattered);
 }
 
 TEST(ExplanationTest, SaysWhenNothingBinds) {
   const ExplainedKernel kernel = Explained(kPoints, 64_MiB);
-  EXPECT_EQ(kernel.division, "1 of 4 images, FFT");
+  EXPECT_EQ(kernel.division, "1 × 4, FFT");
   EXPECT_FALSE(kernel.more);
   EXPECT_FALSE(kernel.doubled);
   ASSERT_TRUE(kernel.runner_up);
@@ -81,9 +82,9 @@ TEST(ExplanationTest, NamesTheDivisionThatScatterForbids) {
       Point("FFT", 2, 32_MiB, 9us, 3us),
   };
   const ExplainedKernel kernel = Explained(points, 32_MiB);
-  EXPECT_EQ(kernel.division, "1 of 4 images, GEMM");
+  EXPECT_EQ(kernel.division, "1 × 4, GEMM");
   ASSERT_TRUE(kernel.scattered);
-  EXPECT_EQ(kernel.scattered->division, "2 of 2 images, FFT");
+  EXPECT_EQ(kernel.scattered->division, "2 × 2, FFT");
   EXPECT_EQ(kernel.scattered->time, 18us);
 }
 
@@ -117,6 +118,17 @@ TEST(ExplanationTest, SaysNothingOfGpusWhereTheSharesWereNotMeasured) {
   EXPECT_THAT(WithOneMoreGpu(request, OnKindA()), ::testing::IsEmpty());
   request.exclude_ranks = {1};
   EXPECT_EQ(WithOneMoreGpu(request, OnKindA()).size(), 1U);
+}
+
+TEST(DivisionTextTest, TellsEqualNeighboursAsOne) {
+  const auto fft = [](std::int64_t batch, std::int64_t count) {
+    return MicroBatch{.batch = BatchSize(batch),
+                      .count = count,
+                      .algorithm = {"FFT", "", Precision::kFp32},
+                      .workspace = Bytes(0)};
+  };
+  EXPECT_EQ(DivisionText({fft(32, 1), fft(32, 7), fft(4, 1)}),
+            "8 × 32, FFT + 1 × 4, FFT");
 }
 
 }  // namespace

@@ -28,5 +28,22 @@ TEST(ParseCoordinatorsTest, RefusesWhatIsNotHostAndPort) {
   }
 }
 
+TEST(RestCoordinatorsTest, AreUrlsOrBesideGrpcsDefaultPort) {
+  const auto list =
+      ParseRestCoordinators("a:7460, http://b:1,https://[::1]:2,c:9000");
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_THAT(*list, ElementsAre("a:7460", "http://b:1", "https://[::1]:2",
+                                 "c:9000"));
+  EXPECT_EQ(RestAddress((*list)[0]).value(), "a:7461");
+  EXPECT_EQ(RestAddress((*list)[1]).value(), "b:1");
+  EXPECT_EQ(RestAddress((*list)[2]).value(), "[::1]:2");
+  const auto other = RestAddress((*list)[3]);
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("http://host:port"));
+  for (const char* bad : {"", "http://", "http://a", "ftp://a:1", "a:1/b"}) {
+    EXPECT_FALSE(ParseRestCoordinators(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn

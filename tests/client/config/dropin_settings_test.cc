@@ -41,7 +41,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
                                   {"UCUDNN_BATCH_SIZE_POLICY", "all"},
                                   {"UCUDNN_PLAN_FILE", "/p.json"},
                                   {"UCUDNN_NETWORK_FILE", "/n.csv"},
-                                  {"UCUDNN_COORDINATOR", "a:1, [::1]:2"},
+                                  {"UCUDNN_COORDINATOR", "a:1, http://[::1]:2"},
                                   {"UCUDNN_CA", "/ca"},
                                   {"UCUDNN_TOKEN_FILE", "/t"},
                                   {"UCUDNN_CACHE_DIR", "/c"},
@@ -56,7 +56,7 @@ TEST(DropInSettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(settings->policy, BatchPolicy::kAll);
   EXPECT_EQ(settings->plan_file, "/p.json");
   EXPECT_EQ(settings->network_file, "/n.csv");
-  EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "[::1]:2"));
+  EXPECT_THAT(settings->coordinators, ElementsAre("a:1", "http://[::1]:2"));
   EXPECT_EQ(settings->credentials, (CredentialFiles{"/ca", "", "", "/t"}));
   EXPECT_EQ(settings->cache_dir, "/c/branches");
   EXPECT_TRUE(settings->deterministic);

@@ -109,7 +109,7 @@ TEST_F(ConvTest, ComputesEachOperationWithAlphaAndBeta) {
       EXPECT_GT(ucudnn_conv_time_us(conv.get()), 0);
       EXPECT_GE(ucudnn_conv_undivided_us(conv.get()),
                 ucudnn_conv_time_us(conv.get()));
-      EXPECT_THAT(ucudnn_conv_text(conv.get()), HasSubstr(" images, "));
+      EXPECT_THAT(ucudnn_conv_text(conv.get()), HasSubstr(" × "));
       EXPECT_LE(ucudnn_conv_workspace(conv.get()), kLimit);
     }
   }

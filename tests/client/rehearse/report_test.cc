@@ -93,24 +93,25 @@ TEST(RehearsalReportTest, SurvivesEncodingBetweenRanks) {
   rank.fallbacks = {"conv1 forward ran undivided"};
   rank.in_turns = true;
   rank.driver = "d";
-  rank.host_load = HostLoad{.load = 0.5, .cores = 2};
+  rank.host_load = HostLoad{.load = 0.5, .own = 0.25, .cores = 2};
   EXPECT_EQ(Encode(DecodeRankReport(Encode(rank))), Encode(rank));
 }
 
 TEST(RehearsalReportTest, ComparesNothingOnABusyMachine) {
   Report report = TwoRanks();
-  report.ranks[0].host_load = HostLoad{.load = 2.9, .cores = 2};
-  report.ranks[1].host_load = HostLoad{.load = 2.9, .cores = 2};
+  // What the ranks themselves use is no reason.
+  report.ranks[0].host_load = HostLoad{.load = 2, .own = 1, .cores = 2};
+  report.ranks[1].host_load = HostLoad{.load = 2, .own = 0.9, .cores = 2};
   EXPECT_EQ(ToJson(report)["comparable"], true);
   EXPECT_THAT(ToTable(report), HasSubstr("+10.0 %"));
-  report.ranks[0].host_load->load = 6;
-  report.ranks[1].host_load->load = 6;
+  report.ranks[0].host_load->own = 0.5;
+  report.ranks[1].host_load->own = 0.5;
   const std::string table = ToTable(report);
   EXPECT_THAT(table, Not(HasSubstr("+10.0 %")));
   EXPECT_THAT(table, HasSubstr("not comparable"));
   const std::string note =
-      "node: this machine is busy (load 6.0 on 2 cores): measured times are "
-      "not comparable with predicted ones\n";
+      "node: this machine is busy (others used 1.0 of 2 cores): measured "
+      "times are not comparable with predicted ones\n";
   EXPECT_THAT(table, EndsWith(note));
   EXPECT_EQ(table.find(note), table.rfind(note));
   EXPECT_EQ(ToJson(report)["comparable"], false);

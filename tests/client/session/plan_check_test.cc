@@ -41,7 +41,7 @@ TEST(CheckPlanTest, SaysWhatDoesNotFit) {
           {[](JobPlan& p) { p.request.precision = Precision::kTf32; },
            "precision TF32, the job has FP32"},
           {[](JobPlan& p) { p.request.layout = Layout::kNhwc; }, "layout NHWC"},
-          {[](JobPlan& p) { p.ranks.pop_back(); }, "a number of ranks of 1"},
+          {[](JobPlan& p) { p.ranks.pop_back(); }, "a number of ranks: 1"},
           {[](JobPlan& p) { p.ranks[1].device_kind = "C"; },
            "rank 1 on device kind C, the job has B"},
           {[](JobPlan& p) { p.ranks[0].weight = 0.5; },

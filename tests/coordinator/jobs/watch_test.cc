@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -291,7 +291,8 @@ TEST_F(WatchTest, DrainsRanksOnTheNodesHostThatNoOtherNodeOffers) {
   agent = test::Agent("other", "device-1");
   agent.set_host("host");
   ASSERT_TRUE(coordinator_.agents.Register(agent));
-  Begin(/*auto_replan=*/false, "host");
+  // Ranks may know the host by its full name.
+  Begin(/*auto_replan=*/false, "host.cluster.example");
   v1::HoldAgentRequest hold;
   hold.set_agent_id("agent");
   hold.set_what("drain");
@@ -436,7 +437,7 @@ TEST_F(WatchTest, GivesRanksAPartAgainThatAreAskedFor) {
   const auto revision = coordinator_.jobs.ReplanJob(replan);
   ASSERT_TRUE(revision) << revision.error().message;
   EXPECT_EQ(revision->revision(), 3);
-  EXPECT_EQ(revision->reason(), "with ranks 1 again");
+  EXPECT_EQ(revision->reason(), "with rank 1 again");
   EXPECT_EQ(revision->plan_id(), Job().revisions(0).plan_id());
 }
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/conv_problem.h"
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/store.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 
 namespace ucudnn {

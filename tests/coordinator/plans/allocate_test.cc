@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/limits.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

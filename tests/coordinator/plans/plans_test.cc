@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/measuring/plan_inputs.h"
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/plans/stored_plan.h"
 #include "proto/convert.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

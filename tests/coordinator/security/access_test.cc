@@ -271,6 +271,37 @@ TEST_F(AccessTest, AgentsHoldTheirOwnNodeAlone) {
   // There is no such node yet.
   EXPECT_EQ(hold("n1").error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(hold("n2").error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(hold("n10.rack").error_code(), grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(AccessTest, AnAgentsFullAndShortNamesAreOne) {
+  const std::string id = "n1.cluster.example";
+  const auto agent = Channel(certificates_.Issue(Role::kAgent, "n1"));
+  const auto alice = Channel(certificates_.Issue(Role::kOperator, "alice"));
+  const grpc::Status own =
+      Call(agent, "/ucudnn.v1.AgentService/Register", {}, Registration(id));
+  EXPECT_TRUE(own.ok()) << own.error_message();
+  v1::HoldAgentRequest request;
+  request.set_agent_id(id);
+  request.set_what("cordon");
+  const std::string method = "/ucudnn.v1.CoordinatorService/HoldAgent";
+  EXPECT_TRUE(Call(alice, method, {}, request).ok());
+  request.set_what("resume");
+  // Still only holds of its own.
+  EXPECT_EQ(Call(agent, method, {}, request).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(AccessTest, ClientsMayLeaveTheCoordinatorsDomainOut) {
+  certificates_.RenewCoordinator({"127.0.0.1", "coord-1.cluster.example"});
+  const auto text = ReadFile(certificates_.guard().cert, 1_MiB);
+  ASSERT_TRUE(text);
+  const X509Ptr certificate = ParseCertificate(*text).value();
+  for (const char* host : {"coord-1", "coord-1.cluster.example"}) {
+    EXPECT_EQ(X509_check_host(certificate.get(), host, 0, 0, nullptr), 1)
+        << host;
+  }
+  EXPECT_EQ(X509_check_host(certificate.get(), "coord-2", 0, 0, nullptr), 0);
 }
 
 TEST_F(AccessTest, AgentsActForThemselvesAndKeepTheirDevices) {

@@ -3,9 +3,11 @@
 #include <atomic>
 #include <thread>
 
+#include "coordinator/store/postgres_connection.h"
 #include "coordinator/store/sql_database.h"
 #include "tests/contract/store_contract.h"
 #include "tests/support/postgres.h"
+#include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
@@ -153,6 +155,71 @@ TEST_F(PostgresStoreTest, SaysWhyADatabaseCannotBeReached) {
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, Code::kUnavailable);
   EXPECT_THAT(store.error().message, HasSubstr("does not exist"));
+}
+
+// Of tutorials: the user may connect, and since PostgreSQL 15 make no tables.
+TEST_F(PostgresStoreTest, SaysWhichRightsAUserLacks) {
+  ASSERT_TRUE(server_->Execute("CREATE USER weak"));
+  std::string url = url_;
+  url.replace(url.find("ucudnn@"), 7, "weak@");
+  const std::string grant = "GRANT ALL ON schema public TO \"weak\"";
+  for (const char* right : {"USAGE", "CREATE"}) {
+    const auto store = OpenStore(url);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+    EXPECT_THAT(store.error().message, HasSubstr(grant));
+    ASSERT_TRUE(server_->Execute(
+        fmt::format("GRANT {} ON SCHEMA public TO weak", right)));
+  }
+  const auto store = OpenStore(url);
+  EXPECT_TRUE(store) << store.error().message;
+  ASSERT_TRUE(server_->Execute("DROP OWNED BY weak; DROP USER weak"));
+}
+
+TEST_F(PostgresStoreTest, MovesToTheServerThatIsNotReadOnly) {
+  const auto other = ThrowawayPostgres::Start(Disk::kFast);
+  ASSERT_TRUE(other) << other.error().message;
+  const std::string folder = url_.substr(url_.find("host=") + 5);
+  const std::string url =
+      (*other)->url() + "," + folder + "&target_session_attrs=read-write";
+  const auto moved = OpenStore(url_).value();
+  const auto store = OpenStore(url).value();
+  ASSERT_TRUE(store->CheckWritable());
+  ASSERT_TRUE(
+      (*other)->Execute("ALTER SYSTEM SET default_transaction_read_only = on"));
+  ASSERT_TRUE((*other)->Execute("SELECT pg_reload_conf()"));
+  EXPECT_TRUE(test::WaitUntil([&] {
+    const auto plan = store->plans.CreatePlan(TestPlan("a"));
+    return plan && moved->plans.ListPlans(9)->size() == 1;
+  }));
+  EXPECT_TRUE(store->CheckWritable());
+}
+
+TEST_F(PostgresStoreTest, KeepsNothingInTheSessionsOfAPooler) {
+  const auto url = PostgresUrl::Parse(url_).value();
+  const auto connection =
+      PostgresConnection::Open(url, /*pooled=*/true).value();
+  const auto ask = [&](const char* statement) {
+    std::string answer;
+    const Status asked = connection->Run(
+        TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
+          UCUDNN_ASSIGN_OR_RETURN(const auto rows, sql.Query(statement));
+          answer = rows.at(0).Text(0);
+          return {};
+        });
+    EXPECT_TRUE(asked) << asked.error().message;
+    return answer;
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ask("SELECT current_setting('statement_timeout')"), "1min");
+  }
+  EXPECT_EQ(ask("SELECT CAST(COUNT(*) AS TEXT) FROM pg_prepared_statements"),
+            "0");
+  ASSERT_TRUE(connection->ExecuteScript("CREATE TABLE lasts (x TEXT)"));
+  ASSERT_TRUE(connection->ExecuteScript(
+      "INSERT INTO lasts SELECT current_setting('statement_timeout')"));
+  // Without a transaction's settings, those of the session.
+  EXPECT_EQ(ask("SELECT x FROM lasts"), "0");
 }
 
 TEST_F(PostgresStoreTest, RefusesADatabaseOfAnotherVersion) {

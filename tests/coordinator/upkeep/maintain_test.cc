@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "tests/support/fake_clock.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {

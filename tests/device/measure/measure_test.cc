@@ -34,7 +34,7 @@ TEST(MeasureTest, AddsToTheOutputIfAsked) {
     FakeDevice device;
     MeasureOptions options;
     if (adds) options.beta = 1.0F;
-    ASSERT_TRUE(MeasureProblem(device, First(op), kBatch, options, {}));
+    ASSERT_TRUE(MeasureBench(device).Measure(First(op), kBatch, options, {}));
     ASSERT_FALSE(device.timed_runs().empty());
     for (const auto& run : device.timed_runs()) EXPECT_EQ(run.args.beta, beta);
   }
@@ -47,7 +47,8 @@ TEST(MeasureTest, MeasuresFilterGradientsThatWriteAndThatAdd) {
   const auto device = Recorded({recorded}, op);
   MeasureOptions options;
   const auto point = [&] {
-    return MeasureProblem(*device, First(op), kBatch, options, {})
+    return MeasureBench(*device)
+        .Measure(First(op), kBatch, options, {})
         .value()
         .at(0);
   };
@@ -65,8 +66,8 @@ TEST(MeasureTest, FindsTheRecordedTimes) {
   const auto device = Recorded(recorded);
   MeasureOptions options;
   options.min_repeats = 4;
-  const auto points =
-      MeasureProblem(*device, First(), kBatch, options, std::stop_token());
+  const auto points = MeasureBench(*device).Measure(First(), kBatch, options,
+                                                    std::stop_token());
   ASSERT_TRUE(points) << points.error().message;
   ASSERT_EQ(points->size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -89,8 +90,9 @@ TEST(MeasureTest, DropsHopelessAlgorithmsWithoutRunningTheWholeBatch) {
   options.hopeless_factor = 10;
   options.time_limit = std::chrono::seconds(1);
   const auto measure = [&](Disturbed& device, Report* report) {
-    return Names(MeasureProblem(device, First(), kBatch, options,
-                                std::stop_token(), report->Record())
+    return Names(MeasureBench(device)
+                     .Measure(First(), kBatch, options, std::stop_token(),
+                              report->Record())
                      .value());
   };
   const auto undisturbed = [](int) -> Result<double> { return 1.0; };
@@ -128,8 +130,8 @@ TEST(MeasureTest, DropsBranchesOfWhatIsTwiceAsSlowAsAnother) {
                 Point(64, "FRUGAL", 0_B, 220), Point(64, "2xFRUGAL", 0_B, 190),
                 Point(64, "2xALONE", 2_MiB, 80)}),
       [](int) -> Result<double> { return 1.0; });
-  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     std::stop_token(), report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), std::stop_token(), report.Record());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Names(*points), ElementsAre("FAST", "2xFAST", "SLOW", "FRUGAL",
                                           "2xFRUGAL", "2xALONE"));
@@ -162,8 +164,8 @@ FakeDevice WithReference(Nanoseconds reference_time) {
 TEST(MeasureTest, NeverRunsALastResortIfAnotherAlgorithmFits) {
   FakeDevice device = WithReference(microseconds(1));
   Report report;
-  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     {}, report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), {}, report.Record());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Names(*points), ElementsAre("fast"));
   EXPECT_EQ(report.codes["reference"], Code::kDeadlineExceeded);
@@ -176,7 +178,8 @@ TEST(MeasureTest, MeasuresALastResortIfNothingElseFits) {
   FakeDevice device = WithReference(microseconds(1));
   MeasureOptions options;
   options.max_workspace = Bytes();
-  const auto points = MeasureProblem(device, First(), kBatch, options, {});
+  const auto points =
+      MeasureBench(device).Measure(First(), kBatch, options, {});
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Names(*points), ElementsAre("reference"));
   EXPECT_EQ(points->at(0).time, microseconds(1));
@@ -189,8 +192,8 @@ TEST(MeasureTest, DropsALastResortThatTakesTooLongAfterOneFilterOfIt) {
     MeasureOptions options;
     options.max_workspace = Bytes();
     Report report;
-    const auto points =
-        MeasureProblem(device, First(), batch, options, {}, report.Record());
+    const auto points = MeasureBench(device).Measure(First(), batch, options,
+                                                     {}, report.Record());
     ASSERT_TRUE(points) << points.error().message;
     EXPECT_THAT(*points, ::testing::IsEmpty());
     EXPECT_EQ(report.codes["reference"], Code::kDeadlineExceeded);
@@ -207,8 +210,8 @@ TEST(MeasureTest, LeavesOutWhatNeedsMoreWorkspaceThanAllowed) {
   MeasureOptions options;
   options.max_workspace = 1_MiB;
   Report report;
-  const auto points = MeasureProblem(device, First(), kBatch, options,
-                                     std::stop_token(), report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, options, std::stop_token(), report.Record());
   ASSERT_TRUE(points);
   EXPECT_THAT(Names(*points), ElementsAre("GEMM"));
   EXPECT_EQ(report.codes["FFT"], Code::kResourceExhausted);
@@ -223,8 +226,8 @@ TEST(MeasureTest, ContinuesAfterAnAlgorithmFailed) {
         return 1.0;
       });
   Report report;
-  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     std::stop_token(), report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), std::stop_token(), report.Record());
   ASSERT_TRUE(points);
   EXPECT_THAT(Names(*points), ElementsAre("GOOD"));
   EXPECT_EQ(report.codes["BAD"], Code::kUnknown);
@@ -236,16 +239,16 @@ TEST(MeasureTest, EndsWhenTheDeviceIsBrokenOrNothingWorks) {
   };
   Disturbed device(
       Recorded({Point(64, "ONE", 0_B, 40), Point(64, "TWO", 0_B, 100)}), fails);
-  const auto failed = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     std::stop_token());
+  const auto failed = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), std::stop_token());
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, Code::kUnknown);
   EXPECT_THAT(failed.error().message, HasSubstr(ToString(First())));
   EXPECT_EQ(device.runs, 2);
 
   device.broken = true;
-  const auto broken = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     std::stop_token());
+  const auto broken = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), std::stop_token());
   ASSERT_FALSE(broken);
   EXPECT_EQ(broken.error().code, Code::kDataLoss);
   EXPECT_EQ(device.runs, 3);
@@ -260,8 +263,8 @@ TEST(MeasureTest, StopsWhenAsked) {
         return 1.0 + run % 5;
       });
   Report report;
-  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     source.get_token(), report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), source.get_token(), report.Record());
   ASSERT_FALSE(points);
   EXPECT_EQ(points.error().code, Code::kCancelled);
   EXPECT_EQ(device.runs, 4);
@@ -281,8 +284,8 @@ TEST(MeasureTest, RefusesOptionsOutOfRange) {
            [](MeasureOptions& o) { o.cold = std::nan(""); }}) {
     MeasureOptions options;
     change(options);
-    const auto points =
-        MeasureProblem(*device, First(), kBatch, options, std::stop_token());
+    const auto points = MeasureBench(*device).Measure(First(), kBatch, options,
+                                                      std::stop_token());
     ASSERT_FALSE(points);
     EXPECT_EQ(points.error().code, Code::kInvalidArgument);
   }
@@ -290,8 +293,8 @@ TEST(MeasureTest, RefusesOptionsOutOfRange) {
 
 TEST(MeasureTest, PassesOnThatABatchIsUnknown) {
   const auto device = Recorded({Point(64, "GEMM", 0_B, 100)});
-  const auto points = MeasureProblem(*device, First(), BatchSize(5),
-                                     MeasureOptions(), std::stop_token());
+  const auto points = MeasureBench(*device).Measure(
+      First(), BatchSize(5), MeasureOptions(), std::stop_token());
   ASSERT_FALSE(points);
   EXPECT_EQ(points.error().code, Code::kNotFound);
 }

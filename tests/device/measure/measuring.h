@@ -15,8 +15,8 @@
 
 #include "device/forwarding_device.h"
 #include "device/measure/measure.h"
-#include "device/recorded/recorded_device.h"
-#include "tests/device/recorded_profile.h"
+#include "tests/support/recorded_device.h"
+#include "tests/support/recorded_profile.h"
 
 namespace ucudnn::test {
 

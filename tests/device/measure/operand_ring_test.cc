@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/device/recorded_profile.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/recorded_profile.h"
 
 namespace ucudnn {
 namespace {

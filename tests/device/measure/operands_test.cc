@@ -61,7 +61,8 @@ TEST(MeasureOperandsTest, ReusesOperandsIfRequestedOrNecessary) {
     MeasureOptions options;
     options.cold = cold;
     EXPECT_EQ(MethodText(device, options), "both betas");
-    ASSERT_TRUE(MeasureProblem(device, First(), BatchSize(1), options, {}));
+    ASSERT_TRUE(
+        MeasureBench(device).Measure(First(), BatchSize(1), options, {}));
     for (const FakeDevice::RunCall& run : device.runs()) {
       EXPECT_EQ(run.args.a, device.runs()[0].args.a);
       EXPECT_EQ(run.args.out, device.runs()[0].args.out);
@@ -77,7 +78,7 @@ TEST(MeasureOperandsTest, LimitsColdOperandsToAFractionOfTheDevicesMemory) {
     MeasureOptions options;
     options.cold = cold;
     EXPECT_EQ(MethodText(device, options), "cold operands, both betas");
-    ASSERT_TRUE(MeasureProblem(device, First(), kBatch, options, {}));
+    ASSERT_TRUE(MeasureBench(device).Measure(First(), kBatch, options, {}));
     Bytes allocated;
     for (const Bytes size : device.allocations()) allocated += size;
     // A megabyte, what rounds it up to whole runs, the filter, a workspace.
@@ -91,7 +92,8 @@ TEST(MeasureOperandsTest, UsesFewerOperandsIfMemoryIsShort) {
   FakeDevice device;
   device.set_cache(8_MiB);
   device.set_memory(4_MiB);
-  ASSERT_TRUE(MeasureProblem(device, First(), kBatch, MeasureOptions(), {})
+  ASSERT_TRUE(MeasureBench(device)
+                  .Measure(First(), kBatch, MeasureOptions(), {})
                   .has_value());
   std::set<const void*> seen;
   for (const FakeDevice::RunCall& run : device.runs()) seen.insert(run.args.a);
@@ -100,7 +102,7 @@ TEST(MeasureOperandsTest, UsesFewerOperandsIfMemoryIsShort) {
   device.runs().clear();
   device.set_memory(64_KiB);
   const auto points =
-      MeasureProblem(device, First(), kBatch, MeasureOptions(), {});
+      MeasureBench(device).Measure(First(), kBatch, MeasureOptions(), {});
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_EQ(points->size(), 2U);
 }
@@ -112,8 +114,8 @@ TEST(MeasureOperandsTest, FreesOtherRunsOperandsForAWorkspace) {
   // bytes of workspace.
   device.set_total_memory(Bytes(82 * 64 * (160 + 240) + 54 * 4 + 1000));
   Report report;
-  const auto points = MeasureProblem(device, First(), kBatch, MeasureOptions(),
-                                     {}, report.Record());
+  const auto points = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), {}, report.Record());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_EQ(report.codes["lavish"], Code::kOk);
   EXPECT_EQ(report.codes["frugal"], Code::kOk);
@@ -124,8 +126,8 @@ TEST(MeasureOperandsTest, FreesOtherRunsOperandsForAWorkspace) {
 
   // If not even that suffices, the other algorithms are measured.
   device.set_total_memory(64_B * (160 + 240) + 1_KiB);
-  ASSERT_TRUE(MeasureProblem(device, First(), kBatch, MeasureOptions(), {},
-                             report.Record()));
+  ASSERT_TRUE(MeasureBench(device).Measure(First(), kBatch, MeasureOptions(),
+                                           {}, report.Record()));
   EXPECT_EQ(report.codes["lavish"], Code::kResourceExhausted);
   EXPECT_EQ(report.codes["frugal"], Code::kOk);
 }

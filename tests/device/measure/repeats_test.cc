@@ -31,7 +31,7 @@ TEST(MeasureRepeatsTest, RepeatsUntilTheMedianIsSettled) {
   options.max_repeats = 100;
   options.target_spread = 0.01;
   const auto points =
-      MeasureProblem(device, First(), kBatch, options, std::stop_token());
+      MeasureBench(device).Measure(First(), kBatch, options, std::stop_token());
   ASSERT_TRUE(points);
   const MeasuredPoint& point = points->at(0);
   EXPECT_EQ(point.time, microseconds(100));
@@ -44,7 +44,8 @@ TEST(MeasureRepeatsTest, StopsRepeatingAtTheLimits) {
   const auto measured = [](const MeasureOptions& options) {
     Disturbed device(Recorded({Point(64, "GEMM", 0_B, 100)}),
                      [](int run) -> Result<double> { return 1.0 + run % 7; });
-    return MeasureProblem(device, First(), kBatch, options, std::stop_token())
+    return MeasureBench(device)
+        .Measure(First(), kBatch, options, std::stop_token())
         .value()
         .at(0);
   };
@@ -77,7 +78,7 @@ Repeats MeasureDisturbed(const std::map<int, double>& off,
   MeasureOptions each = options;
   each.group_time = Nanoseconds(0);
   const auto points =
-      MeasureProblem(device, First(), kBatch, each, std::stop_token());
+      MeasureBench(device).Measure(First(), kBatch, each, std::stop_token());
   EXPECT_TRUE(points);
   return {points->at(0), device.runs};
 }
@@ -129,13 +130,13 @@ TEST(MeasureRepeatsTest, DoesNotMistakeCodeLoadingForASlowAlgorithm) {
                                        Point(64, "SECOND", 0_B, 90)};
   Disturbed quiet(Recorded({points[0]}),
                   [](int) -> Result<double> { return 1.0; });
-  ASSERT_TRUE(MeasureProblem(quiet, First(), kBatch, MeasureOptions(),
-                             std::stop_token()));
+  ASSERT_TRUE(MeasureBench(quiet).Measure(First(), kBatch, MeasureOptions(),
+                                          std::stop_token()));
   Disturbed device(Recorded(points), [&](int run) -> Result<double> {
     return run == quiet.runs ? 50.0 : 1.0;
   });
-  const auto measured = MeasureProblem(device, First(), kBatch,
-                                       MeasureOptions(), std::stop_token());
+  const auto measured = MeasureBench(device).Measure(
+      First(), kBatch, MeasureOptions(), std::stop_token());
   ASSERT_TRUE(measured);
   ASSERT_EQ(Names(*measured), (std::vector<std::string>{"FIRST", "SECOND"}));
   EXPECT_EQ(measured->at(1).time, microseconds(90));
@@ -150,7 +151,8 @@ TEST(MeasureRepeatsTest,
   const auto measured = [&](Nanoseconds group_time) {
     MeasureOptions options;
     options.group_time = group_time;
-    return MeasureProblem(device, First(), kBatch, options, std::stop_token())
+    return MeasureBench(device)
+        .Measure(First(), kBatch, options, std::stop_token())
         .value()
         .at(0)
         .time;
@@ -170,7 +172,7 @@ TEST(MeasureRepeatsTest, MeasuresTheDeviceEvenIfEnqueueingTakesLonger) {
   MeasureOptions options;
   options.group_time = Nanoseconds(0);
   const auto points =
-      MeasureProblem(device, First(), kBatch, options, std::stop_token());
+      MeasureBench(device).Measure(First(), kBatch, options, std::stop_token());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_EQ(points->at(0).time, microseconds(40));
   EXPECT_EQ(points->at(0).enqueue, microseconds(90));
@@ -193,7 +195,7 @@ TEST(MeasureRepeatsTest, ReplaysShortRunsWhereTheDeviceCan) {
   options.min_repeats = options.max_repeats = 4;
   options.group_time = microseconds(1000);
   const auto points =
-      MeasureProblem(device, First(), BatchSize(1), options, {});
+      MeasureBench(device).Measure(First(), BatchSize(1), options, {});
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_EQ(points->at(0).time, microseconds(100));
   EXPECT_EQ(points->at(0).repeats, 4);
@@ -219,7 +221,7 @@ TEST(MeasureRepeatsTest, EnqueuesLongRunsAndWhatCannotBeCaptured) {
     options.group_time = microseconds(is_long ? 90 : 1000);
     if (!is_long) device.set_capture_error(Error{Code::kInternal, "no"});
     const auto points =
-        MeasureProblem(device, First(), BatchSize(1), options, {});
+        MeasureBench(device).Measure(First(), BatchSize(1), options, {});
     ASSERT_TRUE(points) << points.error().message;
     EXPECT_EQ(points->at(0).time, microseconds(100));
     EXPECT_EQ(points->at(0).enqueue, microseconds(40));

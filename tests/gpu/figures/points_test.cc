@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/network.h"
-#include "device/recorded/recorded_device.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn::figures {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <stop_token>
+#include <thread>
 
 #include "solver/check/validate_allotment.h"
 #include "tests/solver/allot/allot_instances.h"
@@ -218,6 +219,35 @@ TEST(AllotTest, TheSameProblemHasTheSameAnswer) {
   const Allotment second = Solved(problem);
   for (std::size_t j = 0; j < 2; ++j) {
     EXPECT_EQ(first.jobs[j].shares, second.jobs[j].shares);
+  }
+}
+
+TEST(AllotTest, CallsOfManyThreadsHaveTheSameAnswerAndPrintNothing) {
+  test::Random random(8);
+  AllotProblem problem;
+  problem.free = {5, 6, 5};
+  problem.goal = AllotGoal::kThroughput;
+  for (int j = 0; j < 5; ++j) {
+    AllotJob& job = problem.jobs.emplace_back(JobOf(32, {}));
+    for (int k = 0; k < 3; ++k) {
+      job.tables.push_back(Line(32, test::Draw(random, 0, 400),
+                                test::Draw(random, 50, 300)));
+    }
+  }
+  ::testing::internal::CaptureStdout();
+  std::vector<Result<Allotment>> answers(4, SolveAllotment(problem));
+  std::vector<std::jthread> threads;
+  for (Result<Allotment>& answer : answers) {
+    threads.emplace_back([&] { answer = SolveAllotment(problem); });
+  }
+  threads.clear();
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  for (const Result<Allotment>& answer : answers) {
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->nodes, answers[0]->nodes);
+    for (std::size_t j = 0; j < problem.jobs.size(); ++j) {
+      EXPECT_EQ(answer->jobs[j].shares, answers[0]->jobs[j].shares);
+    }
   }
 }
 

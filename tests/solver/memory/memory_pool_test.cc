@@ -49,7 +49,7 @@ TEST(MemoryPoolTest, TakesAReleasedRangeBeforeItsTimeAndKeepsTheRest) {
   pool.Release(Range(50, 10), 50us, 8);
   pool.TakeReleased(Range(30, 25));
   // [20, 30) and [55, 60) are to be released, [60, 100) is free.
-  EXPECT_EQ(pool.TotalFree(39us), Bytes(40));
+  EXPECT_EQ(pool.LargestFree(39us), Bytes(40));
   EXPECT_EQ(pool.Take(Bytes(10), 40us), Range(20, 10));
   EXPECT_EQ(pool.LargestFree(50us), Bytes(45));
 }

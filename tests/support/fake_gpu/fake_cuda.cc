@@ -32,6 +32,8 @@ thread_local std::vector<CUcontext> current = {Primary()};
 
 void* Host(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
+bool IsMig() { return std::getenv("FAKE_GPU_MIG") != nullptr; }
+
 constexpr std::size_t kMemory = std::size_t{1} << 30;
 std::atomic<std::size_t> graph_memory = 0;
 std::atomic<int> begun = 0;  // captures
@@ -152,11 +154,19 @@ CUresult cuDeviceGet(CUdevice* device, int) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
-  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(size));
+  std::strncpy(name, IsMig() ? "Fake GPU MIG 1g.5gb" : "Fake GPU",
+               static_cast<std::size_t>(size));
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice) {
   std::memset(uuid->bytes, 7, sizeof(uuid->bytes));
+  return CUDA_SUCCESS;
+}
+// The first version tells a MIG instance's GPU.
+#undef cuDeviceGetUuid
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice);
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice) {
+  std::memset(uuid->bytes, IsMig() ? 9 : 7, sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice) {

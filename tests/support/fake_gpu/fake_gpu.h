@@ -19,6 +19,11 @@
 // a GPU's driver does. Each node of an instantiated graph takes
 // kFakeNodeMemory bytes of the device's free memory. Without graphs if
 // FAKE_GPU_GRAPHS=0 is in the environment.
+//
+// The GPU's UUID is all 07. With FAKE_GPU_MIG in the environment it is an
+// instance of a GPU whose UUID is all 09. A fake libnvidia-ml.so.1, in a folder
+// of its own, knows both: the GPU has a power cap, and another process, of id
+// 4711, computes in the instance. With FAKE_NVML_MISMATCH it cannot be used.
 
 #include <cstddef>
 #include <cstdint>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from ucudnn.figures import FIGURES, draw
 
@@ -22,6 +23,11 @@ def main() -> None:
     if unknown:
         parser.error(
             f"there is no figure {unknown[0]}; {', '.join(FIGURES)} are accepted"
+        )
+    if not Path(chosen.root, "tests/data").is_dir():
+        parser.error(
+            f"--root: '{chosen.root}' is not a checkout of ucudnn, which has the "
+            "figures' data in tests/data"
         )
     written = draw(
         chosen.root, chosen.output, chosen.names or FIGURES, chosen.format or ["svg"]

@@ -88,9 +88,10 @@ def _gpu_kind(device: torch.device) -> str:
 
 
 def _gpu_name(index: int) -> str:
-    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    found = torch.cuda.get_device_properties(index)
+    uuid = getattr(found, "uuid", None)
     if uuid is not None:
-        return f"GPU-{uuid}"
+        return f"{'MIG' if ' MIG ' in found.name else 'GPU'}-{uuid}"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     name = visible[index].strip() if index < len(visible) else ""
     return f"{socket.gethostname()} GPU {name or index}"

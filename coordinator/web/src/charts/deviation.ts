@@ -82,6 +82,7 @@ export function deviation(
         {
           type: 'scatter',
           symbolSize: 11,
+          labelLayout: { hideOverlap: true }, // the tooltip has each
           itemStyle: {
             color: colors.accent,
             borderColor: colors.surface,

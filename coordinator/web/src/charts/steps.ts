@@ -9,7 +9,7 @@ import { kBand } from './deviation.js';
 
 // Times beyond this many medians are cut off.
 const kTop = 3;
-const kSymbols = ['circle', 'rect', 'diamond', 'triangle'];
+const kSymbols = ['circle', 'rect', 'diamond', 'roundRect']; // triangles: cut off
 
 // Step number and time; null between the first and the latest, where steps are
 // not kept.
@@ -99,6 +99,8 @@ export function steps(
             symbol: 'none',
             lineStyle: { color: colors.text, type: 'dashed' },
             label: {
+              // Those of several revisions would run into each other.
+              show: index === revisions.length - 1,
               color: colors.text,
               position: 'insideEndTop',
               formatter: `${kPredicted.toLowerCase()} ${time(r.predicted_us)}`,

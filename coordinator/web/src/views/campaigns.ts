@@ -73,7 +73,7 @@ export function campaignsTable(empty: Child, short = false): Table<Campaign> {
         sort: (row) => row.request.network,
         cell: (row) => [
           h('strong', {}, row.request.network),
-          h('span', { class: 'sub' }, terms(row.request)),
+          h('span', { class: 'sub' }, `campaign ${row.id}: ${terms(row.request)}`),
         ],
       },
       {

@@ -4,6 +4,7 @@ import { api } from '../api.js';
 import { kinds, kStates, machines } from '../devices.js';
 import type { KindCount, Machine } from '../devices.js';
 import { fill, h } from '../dom.js';
+import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { keepParams, link } from '../route.js';
 import { Table } from '../table.js';
@@ -13,7 +14,7 @@ import { heading, nothing, section, state } from '../view.js';
 export const kNoDevices = () =>
   nothing(
     'No device has registered yet. Start an agent on a node of each kind of GPU; without a GPU it measures the CPU:',
-    `ucudnn-agent --coordinator ${location.hostname}:7460`,
+    `ucudnn-agent ${coordinator('agent')}`,
   );
 
 function measuring({ device, state: now }: Machine): string {
@@ -120,20 +121,28 @@ export function devicesView(params: URLSearchParams): View<Machine[]> {
     noun: 'device',
     key: ({ device }) => device.id,
     text: (row) =>
-      `${row.device.id} ${row.host} ${row.device.kind} ${row.state} ${measuring(row)}`,
+      `${row.device.id} ${row.device.agent_id} ${row.host} ${row.device.kind} ${row.state} ${measuring(row)}`,
     controls: h('span', { class: 'controls' }, kind, status),
     keep: (row) =>
       (kind.value === '' || row.device.kind === kind.value) &&
       (status.value === '' || row.state === status.value),
     empty: null,
     params: { at: params, prefix: '' },
+    sortBy: { column: 0, descending: false },
     columns: [
       {
         title: 'Device',
         sort: ({ device }) => device.id,
         cell: ({ device }) => h('code', {}, device.id),
       },
-      { title: 'Host', sort: (row) => row.host, cell: (row) => row.host },
+      {
+        title: 'Node',
+        sort: ({ device }) => device.agent_id,
+        cell: ({ device, host }) => [
+          device.agent_id,
+          host === device.agent_id ? null : h('span', { class: 'sub' }, host),
+        ],
+      },
       {
         title: 'Kind',
         sort: ({ device }) => device.kind,

@@ -22,7 +22,7 @@ interface Answer {
 function planLink(plan: number): HTMLElement {
   return plan === 0
     ? h('span', {}, 'made elsewhere')
-    : h('a', { href: link(['plans', String(plan)]) }, `Plan ${plan}`);
+    : h('a', { href: link(['plans', String(plan)]) }, `Plan\u00a0${plan}`);
 }
 
 function revisionState(job: Job, revision: JobRevision): HTMLElement {

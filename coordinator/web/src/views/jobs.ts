@@ -6,6 +6,7 @@ import { deviation, kBand, ratio } from '../charts/deviation.js';
 import type { Sample } from '../charts/deviation.js';
 import { h, setText } from '../dom.js';
 import type { Child } from '../dom.js';
+import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { ranks, terms } from '../requests.js';
 import { link } from '../route.js';
@@ -21,7 +22,7 @@ const kCompared = 12;
 export const kNoJobs = () =>
   nothing(
     'No job has registered yet. Jobs that use a session report here; without a program of yours, rehearse one:',
-    `mpirun -np 2 ucudnn-rehearse --coordinator ${location.hostname}:7460 --network NAME --batch 64 --workspace-limit 64MiB`,
+    `mpirun -np 2 ucudnn-rehearse ${coordinator('job')} --network NAME --batch 64 --workspace-limit 64MiB`,
   );
 
 export function jobName(job: Job): string {

@@ -5,6 +5,7 @@ import { machines } from '../devices.js';
 import type { Machine } from '../devices.js';
 import { fill, h } from '../dom.js';
 import type { Child } from '../dom.js';
+import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { link } from '../route.js';
 import type { Campaign, Job, Plan, Status } from '../types.js';
@@ -51,7 +52,8 @@ function tiles({ status, machines: all, campaigns, plans, jobs }: Answer): HTMLE
       'Devices',
       'devices',
       `${format.whole(status.devices_online)} of ${format.whole(all.length)}`,
-      `online; ${format.whole(measuring)} measuring, ${format.whole(busy)} busy`,
+      `online; ${format.whole(measuring)} measuring, ${format.whole(busy)} busy, ` +
+        `${format.whole(all.filter(isHeld).length)} cordoned`,
     ),
     tile(
       'Campaigns',
@@ -60,8 +62,12 @@ function tiles({ status, machines: all, campaigns, plans, jobs }: Answer): HTMLE
       `running; ${format.counted(waiting, 'measurement')} to do`,
     ),
     tile('Plans', 'plans', upTo(plans.length, api.plans.most), `of ${format.counted(status.networks, 'network')}`),
-    tile('Jobs', 'jobs', format.whole(running), `running, of ${upTo(jobs.length, kJobs)}`),
+    tile('Jobs', 'jobs', format.whole(running), jobs.length > 0 ? `running, of ${upTo(jobs.length, kJobs)}` : 'running'),
   ];
+}
+
+function isHeld({ state }: Machine): boolean {
+  return state === 'cordoned' || state === 'draining';
 }
 
 // What someone should look at, worst first.
@@ -84,6 +90,10 @@ function attention({ status, machines: all, campaigns, jobs }: Answer): HTMLElem
       { state: 'lost' },
       `✕ ${format.counted(lost, 'device is', 'devices are')} lost`,
     );
+  }
+  const working = all.filter((m) => m.state !== 'lost' && !isHeld(m)).length;
+  if (working === 0 && all.some(isHeld)) {
+    item(['devices'], {}, '‖ All devices are cordoned or draining: nothing is measured');
   }
   for (const campaign of campaigns) {
     if (campaign.state === 'running' && campaign.kinds_without_device.length > 0) {
@@ -116,7 +126,7 @@ function firstSteps(answer: Answer): HTMLElement {
     [
       'Start an agent on a node',
       answer.machines.length > 0,
-      `ucudnn-agent --coordinator ${location.hostname}:7460`,
+      `ucudnn-agent ${coordinator('agent')}`,
     ],
     [
       'Name a network',
@@ -131,7 +141,7 @@ function firstSteps(answer: Answer): HTMLElement {
     [
       'Run a job that applies it',
       answer.jobs.length > 0,
-      `mpirun -np 2 ucudnn-rehearse --coordinator ${location.hostname}:7460 --network NAME --batch 256 --workspace-limit 64MiB`,
+      `mpirun -np 2 ucudnn-rehearse ${coordinator('job')} --network NAME --batch 256 --workspace-limit 64MiB`,
     ],
   ];
   return h(

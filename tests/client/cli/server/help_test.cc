@@ -13,6 +13,7 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 test::Finished Ucudnn(std::vector<std::string> arguments) {
@@ -37,6 +38,12 @@ TEST(HelpCliTest, GuessesWhatWasMeant) {
   EXPECT_THAT(said({"--coordinator", "a:1", "devises"}),
               HasSubstr("did you mean devices?"));
   EXPECT_THAT(said({"xyzzy"}), HasSubstr("there is no command 'xyzzy'\n"));
+  EXPECT_THAT(said({"plan", "--dry-run", "--steps", "3"}),
+              AllOf(HasSubstr("there is no option --steps"),
+                    HasSubstr("See `ucudnn plan --help`.")));
+  EXPECT_THAT(said({"show", "plan", "1", "-o", "jsonpath={.id}"}),
+              HasSubstr("'jsonpath={.id}' is given; table, json or yaml"));
+  EXPECT_THAT(said({}), HasSubstr("Subcommands:"));
 }
 
 TEST(HelpCliTest, ShowsTheHelpOfEachCommand) {
@@ -58,8 +65,8 @@ TEST(HelpCliTest, NamesAWrongAddressSoon) {
   const test::Finished run =
       Ucudnn({"devices", "--coordinator", "127.0.0.1:1"});
   EXPECT_EQ(run.status, 4);
-  EXPECT_THAT(run.err, HasSubstr("no coordinator answers at 127.0.0.1:1"));
-  EXPECT_THAT(run.err, HasSubstr("port 7460 by default"));
+  EXPECT_THAT(run.err, HasSubstr("no coordinator answers at 127.0.0.1:1: "
+                                 "Connection refused"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

@@ -136,7 +136,7 @@ TEST_F(ListCliTest, TakesKindsByShortNameAndNumber) {
   EXPECT_EQ(Devices({"-o", kUnits, "--kind", "CPU/onednn-2.6"}), "2\n");
   EXPECT_THAT(Devices({"--kind", "h200"}, 2), HasSubstr("several kinds match"));
   EXPECT_THAT(Devices({"--kind", "h300"}, 2),
-              HasSubstr("there is no device kind 'h300': NVIDIA H200/132u"));
+              HasSubstr("no device kind 'h300'; known are NVIDIA H200/132u"));
 }
 
 TEST_F(ListCliTest, PrintsTablesForPeopleAndPrograms) {
@@ -149,6 +149,8 @@ TEST_F(ListCliTest, PrintsTablesForPeopleAndPrograms) {
   EXPECT_THAT(Devices({"--no-headers"}), Not(HasSubstr("DEVICE")));
   EXPECT_EQ(Devices({"-o", "name", "--kind", kCpu}), "device-C\n");
   EXPECT_THAT(Devices({"-o", "yaml"}), HasSubstr("comparison: ~"));
+  EXPECT_THAT(Devices({"-o", "jsonpath={[0].id} {[1].state}"}, 2),
+              HasSubstr("'id} {' is no name; one path such as {[*].id}"));
 }
 
 TEST_F(ListCliTest, WatchesUntilCtrlC) {

@@ -379,7 +379,7 @@ TEST(SolveCliTest, PrintsATableForPeopleAndYamlOnRequest) {
   const Finished table = Solve("wr", flags);
   EXPECT_EQ(table.status, 0);
   EXPECT_THAT(table.out,
-              AllOf(HasSubstr("8 of 32 images, WINOGRAD_NONFUSED"),
+              AllOf(HasSubstr("8 × 32, WINOGRAD_NONFUSED"),
                     HasSubstr("undivided 37.5 ms"), HasSubstr("1.83x"),
                     HasSubstr("optimal"), Not(HasSubstr("OFFSET"))));
   std::vector<std::string> yaml = flags;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <sstream>
 
 #include "tests/support/paths.h"
@@ -40,12 +42,12 @@ TEST(PreloadTest, ExportsOnlyCudnnsNames) {
   for (const std::string& name : names) EXPECT_THAT(name, StartsWith("cudnn"));
 }
 
-TEST(PreloadTest, CarriesNoGrpcNoProtobufAndNoOpenSsl) {
+TEST(PreloadTest, CarriesNoGrpcNoProtobufNoCurlAndNoOpenSsl) {
   for (const std::string& library : {kPreload, kHandle}) {
     const auto run = test::Run({"ldd", library});
     EXPECT_THAT(run.out, AllOf(Not(HasSubstr("grpc")), Not(HasSubstr("proto")),
                                Not(HasSubstr("mpi")), Not(HasSubstr("ssl")),
-                               HasSubstr("libc.so")));
+                               Not(HasSubstr("curl")), HasSubstr("libc.so")));
   }
 }
 
@@ -90,7 +92,7 @@ TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
   const auto divided =
       test::Run({test::ProgramPath("shim_program")}, environment);
   EXPECT_EQ(divided.out, "workspace 8000 status 0 runs 4" + sum);
-  EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 4 of 8 images"),
+  EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 4 × 8"),
                                  HasSubstr("predicted 980 us")));
   environment["UCUDNN_DISABLE"] = "1";
   const auto off = test::Run({test::ProgramPath("shim_program")}, environment);
@@ -100,18 +102,32 @@ TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
 
 TEST(PreloadTest, MeasuresByItselfAndSaysWhyNobodyIsAsked) {
   const test::TemporaryFolder folder;
-  const auto run = test::Run({test::ProgramPath("shim_program")},
-                             {{"LD_PRELOAD", kPreload},
-                              {"UCUDNN_CACHE_DIR", folder.path()},
-                              {"UCUDNN_WORKSPACE_LIMIT", "9000"},
-                              {"UCUDNN_COORDINATOR", "127.0.0.1:1"},
-                              {"UCUDNN_CA", "/none/ca.crt"}});
-  EXPECT_THAT(run.out, StartsWith("workspace 8000 status 0 runs 4 sum "));
-  EXPECT_EQ(run.status, 0);
-  EXPECT_THAT(run.err, AllOf(StartsWith("ucudnn: no coordinator is asked: "),
-                             HasSubstr("/none/ca.crt"),
-                             EndsWith("; convolutions are measured here\n")));
-  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1);
+  // The loader refuses these in place of the system's.
+  for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+    std::ofstream(folder / name) << "no library";
+  }
+  const std::map<std::string, std::string> environment = {
+      {"LD_PRELOAD", kPreload},
+      {"UCUDNN_WORKSPACE_LIMIT", "9000"},
+      {"UCUDNN_COORDINATOR", "127.0.0.1:7460"}};
+  const auto says = [&](const std::string& variable, const std::string& value,
+                        const std::string& why) {
+    const test::TemporaryFolder cache;
+    auto variables = environment;
+    variables["UCUDNN_CACHE_DIR"] = cache.path();
+    variables[variable] = value;
+    const auto run = test::Run({test::ProgramPath("shim_program")}, variables);
+    EXPECT_THAT(run.out, StartsWith("workspace 8000 status 0 runs 4 sum "));
+    EXPECT_EQ(run.status, 0);
+    EXPECT_THAT(run.err, AllOf(StartsWith("ucudnn: no coordinator "),
+                               HasSubstr(why),
+                               EndsWith("; convolutions are measured here\n")));
+    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1);
+  };
+  says("UCUDNN_CA", "/none/ca.crt", "is asked: /none/ca.crt");
+  says("LD_LIBRARY_PATH", folder.path(),
+       "is asked: libcurl.so.4 or libcurl-gnutls.so.4 was not found");
+  says("UCUDNN_COORDINATOR", "coord-1:9000", "coord-1:9000: that is a port");
 }
 
 TEST(PreloadTest, SaysOnceWhichFilesAreNotUsed) {

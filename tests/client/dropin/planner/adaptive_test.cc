@@ -7,12 +7,12 @@
 #include <set>
 
 #include "base/onnx/network_file.h"
-#include "campaign/campaign.h"
 #include "client/dropin/planner/planner.h"
-#include "device/recorded/recorded_device.h"
+#include "device/measure/campaign.h"
 #include "solver/micro_batch/wr.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
+#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {

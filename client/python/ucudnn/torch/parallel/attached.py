@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any, Callable, Iterator, List, Optional
 
 import torch
@@ -23,6 +24,17 @@ from ucudnn.torch.parallel.idle import using_all_parameters
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
 from ucudnn.torch.parallel.planning import RankShare
 from ucudnn.torch.parallel.synchronised import weigh_synchronised
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    found = weakref.WeakMethod(method)
+
+    def call() -> None:
+        bound = found()
+        if bound is not None:
+            bound()
+
+    return call
 
 
 class Attached:
@@ -58,7 +70,9 @@ class Attached:
             group = narrow(group)
         self._state = HookState(group, hook, state, overlap)
         self._state.on_end = self.own_time.end
-        self._state.after_end = self._after_exchange
+        # DDP keeps its hook where Python's garbage collector does not look, so
+        # a hook that held the DDP would keep the model for ever.
+        self._state.after_end = _weakly(self._after_exchange)
         try:
             ddp.register_comm_hook(self._state, weighted_sum)
         except (RuntimeError, TypeError, ValueError) as error:

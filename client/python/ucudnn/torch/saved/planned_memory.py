@@ -163,6 +163,8 @@ class MemoryPlan:
             + ("; replayed as a CUDA graph" if self.replayed else "")
         )
 
+    __repr__ = __str__
+
 
 def memory(
     step: Callable[..., Any],

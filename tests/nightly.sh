@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What tests/run.sh leaves out because it takes too long:
+#
+#   bash tests/nightly.sh [SECONDS]
+#
+# Compiles each source and header alone, and the programs of tests/gpu and
+# tests/bench; kills daemons 1,000 times; cuts links between hosts for a minute;
+# tries all of the sweep over memory plans; and fuzzes each target for SECONDS
+# (60). Goes on after a failure, and says at the end what failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export UCUDNN_BUILD=build/dev
+
+failed=()
+step() {
+  echo "== $*, after $SECONDS s"
+  "$@" || failed+=("$*")
+}
+
+bash deploy/install-packages.sh --tests && bash deploy/python-venv.sh || exit
+step cmake --preset dev
+step cmake --build --preset dev -t all -t all_verify_interface_header_sets \
+  -t tests/gpu/all -t tests/bench/all
+step bash tests/integration/history/long.sh 1000
+step bash tests/integration/hosts/minute.sh 60
+step python3 tests/sweep/memory_plans.py --full --ucudnn build/dev/bin/ucudnn
+step bash tests/fuzz/run.sh --seconds "${1:-60}"
+
+echo "== ${#failed[@]} failed, after $SECONDS s"
+printf '%s\n' "${failed[@]}"
+[ ${#failed[@]} -eq 0 ]

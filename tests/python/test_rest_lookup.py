@@ -1,0 +1,22 @@
+"""Name servers that do not answer."""
+
+import socket
+import time
+
+import pytest
+import ucudnn
+from ucudnn import rest
+
+
+def test_a_dead_name_server_is_told_in_time(monkeypatch):
+    monkeypatch.setattr(rest, "_LOOK_UP", 0.2)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30))
+    begun = time.monotonic()
+    with pytest.raises(ucudnn.Unreachable, match="no name server.*'coord-1.example'"):
+        ucudnn.connect("coord-1.example:7461").jobs()
+    assert time.monotonic() - begun < 5
+
+
+def test_an_unknown_name_is_told_at_once():
+    with pytest.raises(ucudnn.Unreachable, match="coord-1.invalid"):
+        ucudnn.connect("coord-1.invalid:7461").jobs()
