@@ -157,7 +157,7 @@ void Reconfigure(const Result<Options>& wanted, const Options& running,
   options.version = running.coordinator.version;
   options.database = running.coordinator.database;
   options.grpc_port = running.coordinator.grpc_port;
-  coordinator.Reconfigure(std::move(options));
+  coordinator.context.Reconfigure(std::move(options));
   spdlog::set_level(spdlog::level::from_str(wanted->log_level));
   spdlog::info("event=reloaded");
 }
@@ -193,7 +193,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> rpc,
                           RpcServer::Start(options.listen, dispatcher));
   options.coordinator.grpc_port = rpc->port();
-  coordinator.Reconfigure(options.coordinator);
+  coordinator.context.Reconfigure(options.coordinator);
   const auto ask = [&]() -> Status {
     UCUDNN_RETURN_IF_ERROR(rpc->Accepting());
     return store->CheckWritable();
@@ -223,7 +223,8 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   std::jthread maintaining([&](const std::stop_token& stop) {
     RateLimit limit(1, 10'000);
     while (!stop.stop_requested()) {
-      if (const Status maintained = coordinator.Maintain(); !maintained) {
+      if (const Status maintained = coordinator.upkeep.Maintain();
+          !maintained) {
         if (const auto left_out =
                 limit.Allow("maintenance_failed", clock.SteadyMs())) {
           spdlog::warn("event=maintenance_failed error={} left_out={}",

@@ -48,13 +48,13 @@ class Dispatcher {
     return known;
   }
 
-  // Runs the call `method` of the coordinator for the peer. Errors of the call;
-  // kUnauthenticated and kPermissionDenied of Guard::Admit; kInvalidArgument of
-  // CheckRequest; kResourceExhausted if too many run, and then sets `*busy`:
-  // the same call may succeed a second later.
-  template <class Request, class Response>
+  // Runs the call `method` of a service of the coordinator for the peer. Errors
+  // of the call; kUnauthenticated and kPermissionDenied of Guard::Admit;
+  // kInvalidArgument of CheckRequest; kResourceExhausted if too many run, and
+  // then sets `*busy`: the same call may succeed a second later.
+  template <class Service, class Request, class Response>
   Result<Response> Run(const Peer& peer, const char* method,
-                       Result<Response> (Coordinator::*call)(const Request&),
+                       Result<Response> (Service::*call)(const Request&),
                        const Request& request, bool* busy = nullptr) {
     const auto start = std::chrono::steady_clock::now();
     Gate& gate = GateOf<Request, Response>();
@@ -68,9 +68,10 @@ class Dispatcher {
         return tl::unexpected<Error>(pass.error());
       }
       UCUDNN_RETURN_IF_ERROR(Call::Check());
-      if (!principal) return (coordinator_.*call)(request);
+      Service& service = coordinator_.Get<Service>();
+      if (!principal) return (service.*call)(request);
       const Call::By by(NameOf(*principal));
-      return RunFor(*principal, call, request);
+      return RunFor(*principal, service, call, request);
     }();
     const Status outcome =
         result ? Status() : tl::unexpected<Error>(result.error());
@@ -109,37 +110,20 @@ class Dispatcher {
   }
 
   // What people do is kept under their own names.
-  template <class Request, class Response>
-  Result<Response> RunFor(const Principal& principal,
-                          Result<Response> (Coordinator::*call)(const Request&),
+  template <class Service, class Request, class Response>
+  Result<Response> RunFor(const Principal& principal, Service& service,
+                          Result<Response> (Service::*call)(const Request&),
                           const Request& request) {
     if constexpr (std::is_same_v<Request, v1::RegisterRequest>) {
-      UCUDNN_RETURN_IF_ERROR(CheckDevices(request));
+      UCUDNN_RETURN_IF_ERROR(service.CheckOwners(request));
     }
     if constexpr (requires(Request named) { named.set_who(std::string()); }) {
       Request named = request;
       named.set_who(NameOf(principal));
-      return (coordinator_.*call)(named);
+      return (service.*call)(named);
     } else {
-      return (coordinator_.*call)(request);
+      return (service.*call)(request);
     }
-  }
-
-  // kPermissionDenied if a device is that of another agent that is not gone.
-  Status CheckDevices(const v1::RegisterRequest& request) {
-    for (const v1::Device& device : request.devices()) {
-      v1::GetRequest of;
-      of.set_id(device.id());
-      const auto known = coordinator_.GetDevice(of);
-      if (!known || known->agent_id() == request.agent_id()) continue;
-      of.set_id(known->agent_id());
-      const auto owner = coordinator_.GetAgent(of);
-      if (!owner || owner->state() == "gone") continue;
-      return Fail(Code::kPermissionDenied,
-                  "device {} is that of agent {}, which is not gone",
-                  device.id(), known->agent_id());
-    }
-    return {};
   }
 
   // Calls that make plans, read files or move whole profiles.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -53,6 +54,13 @@ inline Result<std::int64_t> OlderThan(const v1::ListRequest& request) {
   Result<std::int64_t> id = ParseInteger(request.after(), 1, kMaxCount);
   if (!id) return Within("after", id.error());
   return id;
+}
+
+// kInvalidArgument if the list `what` of a request is longer than `max`.
+inline Status CheckLength(std::string_view what, int size, int max) {
+  if (size <= max) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} has {} entries; up to {} are accepted", what, size, max);
 }
 
 // How much of a page is used up.

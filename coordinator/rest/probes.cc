@@ -56,7 +56,7 @@ class LastStatus {
     while (changed_.wait(lock, stop, [this] { return wanted_; })) {
       wanted_ = false;
       lock.unlock();
-      Result<v1::StatusResponse> status = coordinator_.GetStatus({});
+      Result<v1::StatusResponse> status = coordinator_.upkeep.GetStatus({});
       lock.lock();
       ++asked_;
       if (status) {
@@ -111,7 +111,7 @@ void AddProbes(Dispatcher& dispatcher, const Health& health,
         if (!known) return ReplyError(known.error(), response, 503);
         response->set_content(
             dispatcher.metrics().Text(known->status, known->age,
-                                      dispatcher.coordinator().activity(),
+                                      dispatcher.coordinator().context.activity,
                                       dispatcher.guard().Expiries()),
             "application/openmetrics-text; version=1.0.0; "
             "charset=utf-8");

@@ -14,9 +14,9 @@
 #include "base/plan/job_plan.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "coordinator/content.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
+#include "coordinator/networks/stored_network.h"
 #include "coordinator/request_check.h"
 #include "coordinator/rest/etag.h"
 #include "coordinator/rest/http_listener.h"
@@ -191,9 +191,9 @@ class Server final : public RestServer {
  private:
   // Answers with what the coordinator's `call` returns to the request, if that
   // could be read.
-  template <class Request, class Response>
+  template <class Service, class Request, class Response>
   void Answer(const Http& http, const char* method,
-              Result<Response> (Coordinator::*call)(const Request&),
+              Result<Response> (Service::*call)(const Request&),
               const std::type_identity_t<Result<Request>>& request,
               httplib::Response* response) {
     if (!request) {
@@ -206,18 +206,18 @@ class Server final : public RestServer {
     Reply(*result, response);
   }
 
-  template <class Response>
+  template <class Service, class Response>
   void AddList(const std::string& path, const char* name,
-               Result<Response> (Coordinator::*call)(const v1::ListRequest&)) {
+               Result<Response> (Service::*call)(const v1::ListRequest&)) {
     http_.Route("GET", path,
                 [=, this](const Http& http, httplib::Response* response) {
                   Answer(http, name, call, ParseList(http), response);
                 });
   }
 
-  template <class Response>
+  template <class Service, class Response>
   void AddGet(const std::string& path, const char* name,
-              Result<Response> (Coordinator::*call)(const v1::GetRequest&)) {
+              Result<Response> (Service::*call)(const v1::GetRequest&)) {
     http_.Route("GET", path + "/(.+)",
                 [=, this](const Http& http, httplib::Response* response) {
                   v1::GetRequest request;
@@ -227,10 +227,9 @@ class Server final : public RestServer {
   }
 
   // The same, for what clients may have already.
-  template <class Response>
-  void AddTaggedGet(
-      const std::string& path, const char* name,
-      Result<Response> (Coordinator::*call)(const v1::GetRequest&)) {
+  template <class Service, class Response>
+  void AddTaggedGet(const std::string& path, const char* name,
+                    Result<Response> (Service::*call)(const v1::GetRequest&)) {
     http_.Route("GET", path + "/(.+)",
                 [=, this](const Http& http, httplib::Response* response) {
                   v1::GetRequest request;
@@ -241,9 +240,10 @@ class Server final : public RestServer {
                 });
   }
 
-  void AddDelete(const std::string& path, const char* name,
-                 Result<v1::DeleteResponse> (Coordinator::*call)(
-                     const v1::DeleteRequest&)) {
+  template <class Service>
+  void AddDelete(
+      const std::string& path, const char* name,
+      Result<v1::DeleteResponse> (Service::*call)(const v1::DeleteRequest&)) {
     http_.Route("DELETE", path + "/(.+)",
                 [=, this](const Http& http, httplib::Response* response) {
                   Answer(http, name, call, ParseDelete(http), response);
@@ -256,7 +256,8 @@ class Server final : public RestServer {
     request.set_id(http.matches[1]);
     const auto next = [this,
                        peer = PeerOf(http)](const v1::GetProfileRequest& of) {
-      return dispatcher_.Run(peer, "GetProfile", &Coordinator::GetProfile, of);
+      return dispatcher_.Run(peer, "GetProfile", &MeasuringService::GetProfile,
+                             of);
     };
     Result<v1::Profile> page = next(request);
     if (!page) return ReplyError(page.error(), response);
@@ -295,9 +296,9 @@ class Server final : public RestServer {
 
   // A call whose request is the body, to which `complete` adds what the path
   // says.
-  template <class Request, class Response, class Complete>
+  template <class Service, class Request, class Response, class Complete>
   void AddCall(const std::string& path, const char* name,
-               Result<Response> (Coordinator::*call)(const Request&),
+               Result<Response> (Service::*call)(const Request&),
                const Complete& complete) {
     http_.Route("POST", path,
                 [=, this](const Http& http, httplib::Response* response) {
@@ -327,12 +328,12 @@ class Server final : public RestServer {
     // Before plans, jobs and profiles, whose ids may be anything.
     http_.Route("GET", "/v1/plans/([^/]+)/front",
                 [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetFront", &Coordinator::GetFront,
+                  Answer(http, "GetFront", &PlanService::GetFront,
                          ParseFront(http), response);
                 });
     http_.Route("GET", "/v1/jobs/(.+)/ranks/([^/]+)",
                 [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetJobRank", &Coordinator::GetJobRank,
+                  Answer(http, "GetJobRank", &JobService::GetJobRank,
                          ParseJobRank(http), response);
                 });
     http_.Route("GET", "/v1/profiles/(.+)/problems/([^/]+)",
@@ -341,56 +342,58 @@ class Server final : public RestServer {
                   request.set_kind(http.matches[1]);
                   request.set_problem(http.matches[2]);
                   Answer(http, "GetProblemProfile",
-                         &Coordinator::GetProblemProfile, request, response);
+                         &MeasuringService::GetProblemProfile, request,
+                         response);
                 });
-    AddList("/v1/campaigns", "ListCampaigns", &Coordinator::ListCampaigns);
-    AddGet("/v1/campaigns", "GetCampaign", &Coordinator::GetCampaign);
-    AddList("/v1/tasks", "ListTasks", &Coordinator::ListTasks);
-    AddGet("/v1/tasks", "GetTask", &Coordinator::GetTask);
-    AddList("/v1/actions", "ListActions", &Coordinator::ListActions);
-    AddList("/v1/agents", "ListAgents", &Coordinator::ListAgents);
-    AddGet("/v1/agents", "GetAgent", &Coordinator::GetAgent);
-    AddList("/v1/devices", "ListDevices", &Coordinator::ListDevices);
-    AddGet("/v1/devices", "GetDevice", &Coordinator::GetDevice);
-    AddList("/v1/networks", "ListNetworks", &Coordinator::ListNetworks);
-    AddTaggedGet("/v1/networks", "GetNetwork", &Coordinator::GetNetwork);
-    AddList("/v1/profiles", "ListProfiles", &Coordinator::ListProfiles);
+    AddList("/v1/campaigns", "ListCampaigns", &MeasuringService::ListCampaigns);
+    AddGet("/v1/campaigns", "GetCampaign", &MeasuringService::GetCampaign);
+    AddList("/v1/tasks", "ListTasks", &MeasuringService::ListTasks);
+    AddGet("/v1/tasks", "GetTask", &MeasuringService::GetTask);
+    AddList("/v1/actions", "ListActions", &UpkeepService::ListActions);
+    AddList("/v1/agents", "ListAgents", &AgentService::ListAgents);
+    AddGet("/v1/agents", "GetAgent", &AgentService::GetAgent);
+    AddList("/v1/devices", "ListDevices", &MeasuringService::ListDevices);
+    AddGet("/v1/devices", "GetDevice", &MeasuringService::GetDevice);
+    AddList("/v1/networks", "ListNetworks", &NetworkService::ListNetworks);
+    AddTaggedGet("/v1/networks", "GetNetwork", &NetworkService::GetNetwork);
+    AddList("/v1/profiles", "ListProfiles", &MeasuringService::ListProfiles);
     http_.Route("GET", "/v1/profiles/(.+)",
                 [this](const Http& http, httplib::Response* response) {
                   GetProfile(http, response);
                 });
-    AddList("/v1/plans", "ListPlans", &Coordinator::ListPlans);
-    AddTaggedGet("/v1/plans", "GetPlan", &Coordinator::GetPlan);
-    AddList("/v1/jobs", "ListJobs", &Coordinator::ListJobs);
-    AddGet("/v1/jobs", "GetJob", &Coordinator::GetJob);
-    AddDelete("/v1/networks", "DeleteNetwork", &Coordinator::DeleteNetwork);
-    AddDelete("/v1/plans", "DeletePlan", &Coordinator::DeletePlan);
-    AddDelete("/v1/jobs", "DeleteJob", &Coordinator::DeleteJob);
-    AddDelete("/v1/agents", "DeleteAgent", &Coordinator::DeleteAgent);
+    AddList("/v1/plans", "ListPlans", &PlanService::ListPlans);
+    AddTaggedGet("/v1/plans", "GetPlan", &PlanService::GetPlan);
+    AddList("/v1/jobs", "ListJobs", &JobService::ListJobs);
+    AddGet("/v1/jobs", "GetJob", &JobService::GetJob);
+    AddDelete("/v1/networks", "DeleteNetwork", &UpkeepService::DeleteNetwork);
+    AddDelete("/v1/plans", "DeletePlan", &PlanService::DeletePlan);
+    AddDelete("/v1/jobs", "DeleteJob", &JobService::DeleteJob);
+    AddDelete("/v1/agents", "DeleteAgent", &AgentService::DeleteAgent);
     http_.Route("GET", "/v1/status",
                 [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetStatus", &Coordinator::GetStatus,
+                  Answer(http, "GetStatus", &UpkeepService::GetStatus,
                          v1::StatusRequest(), response);
                 });
     http_.Route("PUT", "/v1/networks/(.+)",
                 [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "PutNetwork", &Coordinator::PutNetwork,
+                  Answer(http, "PutNetwork", &NetworkService::PutNetwork,
                          ParsePut(http), response);
                 },
                 {kMaxRequestBytes,
                  {"text/csv", "application/octet-stream"},
                  Authenticated("PutNetwork")});
     const auto as_it_is = [](const Http&, auto*) {};
-    AddCall("/v1/plans", "CreatePlan", &Coordinator::CreatePlan, as_it_is);
-    AddCall("/v1/allocate", "Allocate", &Coordinator::Allocate, as_it_is);
-    AddCall("/v1/agents/(.+)/hold", "HoldAgent", &Coordinator::HoldAgent,
+    AddCall("/v1/plans", "CreatePlan", &PlanService::CreatePlan, as_it_is);
+    AddCall("/v1/allocate", "Allocate", &PlanService::Allocate, as_it_is);
+    AddCall("/v1/agents/(.+)/hold", "HoldAgent", &JobService::HoldAgent,
             [](const Http& http, v1::HoldAgentRequest* request) {
               request->set_agent_id(http.matches[1]);
             });
-    AddCall("/v1/prune", "Prune", &Coordinator::Prune, as_it_is);
-    AddCall("/v1/cancel", "CancelTasks", &Coordinator::CancelTasks, as_it_is);
-    AddCall("/v1/measure", "Measure", &Coordinator::Measure, as_it_is);
-    AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &Coordinator::ReplanJob,
+    AddCall("/v1/prune", "Prune", &UpkeepService::Prune, as_it_is);
+    AddCall("/v1/cancel", "CancelTasks", &MeasuringService::CancelTasks,
+            as_it_is);
+    AddCall("/v1/measure", "Measure", &JobService::Measure, as_it_is);
+    AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &JobService::ReplanJob,
             [](const Http& http, v1::ReplanJobRequest* request) {
               request->set_job_id(http.matches[1]);
             });

@@ -136,9 +136,9 @@ std::function<Status()> StillWanted(const grpc::ServerContext& context) {
   };
 }
 
-template <class Request, class Response>
+template <class Service, class Request, class Response>
 grpc::Status Answer(Calls& calls, const char* method,
-                    Result<Response> (Coordinator::*call)(const Request&),
+                    Result<Response> (Service::*call)(const Request&),
                     grpc::ServerContext* context, const Request& request,
                     Response* response) {
   const Call scope(StillWanted(*context));
@@ -208,9 +208,9 @@ class ServiceImpl : public grpc::Service {
   explicit ServiceImpl(Calls& calls) : calls_(calls) {}
 
   // `path` must live as long as the service.
-  template <class Request, class Response>
+  template <class Service, class Request, class Response>
   void Add(const char* path, const char* method,
-           Result<Response> (Coordinator::*call)(const Request&)) {
+           Result<Response> (Service::*call)(const Request&)) {
     AddHandler<Request, Response>(
         path, [this, method, call](auto*, grpc::ServerContext* context,
                                    const Request* request, Response* response) {
@@ -231,18 +231,18 @@ class ServiceImpl : public grpc::Service {
   Calls& calls_;
 };
 
-#define UCUDNN_RPC(Service, Method) \
-  Add("/ucudnn.v1." Service "/" #Method, #Method, &Coordinator::Method)
+#define UCUDNN_RPC(Name, Service, Method) \
+  Add("/ucudnn.v1." Name "/" #Method, #Method, &Service::Method)
 
 class AgentServiceImpl final : public ServiceImpl {
  public:
   explicit AgentServiceImpl(Calls& calls) : ServiceImpl(calls) {
-    UCUDNN_RPC("AgentService", Register);
-    UCUDNN_RPC("AgentService", LeaseTasks);
-    UCUDNN_RPC("AgentService", ReportTask);
-    UCUDNN_RPC("AgentService", ReportDeviceModel);
-    UCUDNN_RPC("AgentService", Heartbeat);
-    UCUDNN_RPC("AgentService", Leave);
+    UCUDNN_RPC("AgentService", AgentService, Register);
+    UCUDNN_RPC("AgentService", MeasuringService, LeaseTasks);
+    UCUDNN_RPC("AgentService", MeasuringService, ReportTask);
+    UCUDNN_RPC("AgentService", MeasuringService, ReportDeviceModel);
+    UCUDNN_RPC("AgentService", AgentService, Heartbeat);
+    UCUDNN_RPC("AgentService", AgentService, Leave);
   }
 };
 
@@ -254,44 +254,44 @@ class CoordinatorServiceImpl final : public ServiceImpl {
  public:
   explicit CoordinatorServiceImpl(Calls& calls) : ServiceImpl(calls) {
     AddPlans();
-    UCUDNN_RPC("CoordinatorService", ListAgents);
-    UCUDNN_RPC("CoordinatorService", GetAgent);
-    UCUDNN_RPC("CoordinatorService", HoldAgent);
-    UCUDNN_RPC("CoordinatorService", ListDevices);
-    UCUDNN_RPC("CoordinatorService", GetDevice);
-    UCUDNN_RPC("CoordinatorService", PutNetwork);
-    UCUDNN_RPC("CoordinatorService", ListNetworks);
-    UCUDNN_RPC("CoordinatorService", GetNetwork);
-    UCUDNN_RPC("CoordinatorService", DeleteNetwork);
-    UCUDNN_RPC("CoordinatorService", ListProfiles);
-    UCUDNN_RPC("CoordinatorService", GetProfile);
-    UCUDNN_RPC("CoordinatorService", GetProblemProfile);
-    UCUDNN_RPC("CoordinatorService", GetDeviceModel);
-    UCUDNN_RPC("CoordinatorService", PutProfile);
-    UCUDNN_RPC("CoordinatorService", Measure);
-    UCUDNN_RPC("CoordinatorService", ListCampaigns);
-    UCUDNN_RPC("CoordinatorService", GetCampaign);
-    UCUDNN_RPC("CoordinatorService", ListTasks);
-    UCUDNN_RPC("CoordinatorService", GetTask);
-    UCUDNN_RPC("CoordinatorService", CancelTasks);
-    UCUDNN_RPC("CoordinatorService", ListActions);
-    UCUDNN_RPC("CoordinatorService", CreatePlan);
-    UCUDNN_RPC("CoordinatorService", ListPlans);
-    UCUDNN_RPC("CoordinatorService", DeletePlan);
-    UCUDNN_RPC("CoordinatorService", GetFront);
-    UCUDNN_RPC("CoordinatorService", ListJobs);
-    UCUDNN_RPC("CoordinatorService", GetJob);
-    UCUDNN_RPC("CoordinatorService", DeleteJob);
-    UCUDNN_RPC("CoordinatorService", DeleteAgent);
-    UCUDNN_RPC("CoordinatorService", GetJobRank);
-    UCUDNN_RPC("CoordinatorService", RegisterJob);
-    UCUDNN_RPC("CoordinatorService", ReportSteps);
-    UCUDNN_RPC("CoordinatorService", AnswerRevision);
-    UCUDNN_RPC("CoordinatorService", FinishJob);
-    UCUDNN_RPC("CoordinatorService", ReplanJob);
-    UCUDNN_RPC("CoordinatorService", Prune);
-    UCUDNN_RPC("CoordinatorService", Allocate);
-    UCUDNN_RPC("CoordinatorService", GetStatus);
+    UCUDNN_RPC("CoordinatorService", AgentService, ListAgents);
+    UCUDNN_RPC("CoordinatorService", AgentService, GetAgent);
+    UCUDNN_RPC("CoordinatorService", JobService, HoldAgent);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, ListDevices);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetDevice);
+    UCUDNN_RPC("CoordinatorService", NetworkService, PutNetwork);
+    UCUDNN_RPC("CoordinatorService", NetworkService, ListNetworks);
+    UCUDNN_RPC("CoordinatorService", NetworkService, GetNetwork);
+    UCUDNN_RPC("CoordinatorService", UpkeepService, DeleteNetwork);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, ListProfiles);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetProfile);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetProblemProfile);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetDeviceModel);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, PutProfile);
+    UCUDNN_RPC("CoordinatorService", JobService, Measure);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, ListCampaigns);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetCampaign);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, ListTasks);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, GetTask);
+    UCUDNN_RPC("CoordinatorService", MeasuringService, CancelTasks);
+    UCUDNN_RPC("CoordinatorService", UpkeepService, ListActions);
+    UCUDNN_RPC("CoordinatorService", PlanService, CreatePlan);
+    UCUDNN_RPC("CoordinatorService", PlanService, ListPlans);
+    UCUDNN_RPC("CoordinatorService", PlanService, DeletePlan);
+    UCUDNN_RPC("CoordinatorService", PlanService, GetFront);
+    UCUDNN_RPC("CoordinatorService", JobService, ListJobs);
+    UCUDNN_RPC("CoordinatorService", JobService, GetJob);
+    UCUDNN_RPC("CoordinatorService", JobService, DeleteJob);
+    UCUDNN_RPC("CoordinatorService", AgentService, DeleteAgent);
+    UCUDNN_RPC("CoordinatorService", JobService, GetJobRank);
+    UCUDNN_RPC("CoordinatorService", JobService, RegisterJob);
+    UCUDNN_RPC("CoordinatorService", JobService, ReportSteps);
+    UCUDNN_RPC("CoordinatorService", JobService, AnswerRevision);
+    UCUDNN_RPC("CoordinatorService", JobService, FinishJob);
+    UCUDNN_RPC("CoordinatorService", JobService, ReplanJob);
+    UCUDNN_RPC("CoordinatorService", UpkeepService, Prune);
+    UCUDNN_RPC("CoordinatorService", PlanService, Allocate);
+    UCUDNN_RPC("CoordinatorService", UpkeepService, GetStatus);
   }
 
  private:
@@ -309,7 +309,7 @@ class CoordinatorServiceImpl final : public ServiceImpl {
                        grpc::ByteBuffer* response) {
     PlanBytes plan;
     const grpc::Status status = Answer(
-        calls_, "GetPlan", &Coordinator::GetPlanBytes, context, request, &plan);
+        calls_, "GetPlan", &PlanService::GetPlanBytes, context, request, &plan);
     if (!status.ok()) return status;
     // The slice holds the bytes until they are sent.
     auto* const held = new PlanBytes(plan);
@@ -342,8 +342,7 @@ std::string TlsHello() {
 // gRPC server without TLS sends by itself.
 Greeting Greet(const sockaddr_storage& address, const std::string& hello,
                std::chrono::milliseconds patience) {
-  const int socket =
-      ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int socket = ::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return Greeting::kNoDescriptor;
   const timeval limit{.tv_sec = patience.count() / 1000,
                       .tv_usec = patience.count() % 1000 * 1000};
@@ -547,7 +546,7 @@ class GrpcServer final : public RpcServer {
   Calls calls_;
   AgentServiceImpl agents_;
   CoordinatorServiceImpl coordinator_;
-  std::string hello_;  // TlsHello; empty without TLS
+  std::string hello_;               // TlsHello; empty without TLS
   sockaddr_storage own_address_{};  // where Watch greets
   std::atomic<bool> accepting_ = true;
   std::mutex mutex_;

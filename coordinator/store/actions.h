@@ -13,6 +13,9 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+class SqlTransaction;
+
 struct ActionRecord {
   std::int64_t id = 0;  // assigned by the store; ascending, with gaps
   UnixMillis made_ms = 0;
@@ -25,15 +28,21 @@ struct ActionRecord {
   friend bool operator==(const ActionRecord&, const ActionRecord&) = default;
 };
 
+// Actions::AddAction within a transaction.
+Status AddAction(SqlTransaction& sql, const ActionRecord& action);
+
 class Actions {
  public:
-  virtual ~Actions() = default;
+  explicit Actions(SqlDatabase& database) : database_(database) {}
 
   // Ignores the id.
-  virtual Status AddAction(const ActionRecord& action) = 0;
+  Status AddAction(const ActionRecord& action);
   // Newest first; if `before_id` is positive, only those with smaller ids.
-  virtual Result<std::vector<ActionRecord>> ListActions(
-      std::int64_t limit, std::int64_t before_id) = 0;
+  Result<std::vector<ActionRecord>> ListActions(std::int64_t limit,
+                                                std::int64_t before_id);
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

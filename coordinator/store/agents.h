@@ -18,6 +18,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 enum class AgentState {
   kOnline,  // sends heartbeats
   kGone,    // stopped, or silent for too long
@@ -102,7 +104,7 @@ struct KindSummary {
 
 class Agents {
  public:
-  virtual ~Agents() = default;
+  explicit Agents(SqlDatabase& database) : database_(database) {}
 
   // Registers agents and their devices, all or nothing. An agent becomes
   // online, and its devices take the states given. A device of another agent
@@ -112,8 +114,7 @@ class Agents {
   // keeps the time of its first registration. kInvalidArgument: an agent or a
   // device is there twice. kAlreadyExists: an agent of this name is online on
   // another machine.
-  virtual Status RegisterAgents(
-      std::span<const AgentRegistration> registrations) = 0;
+  Status RegisterAgents(std::span<const AgentRegistration> registrations);
   // The same for one.
   Status RegisterAgent(const AgentRecord& agent,
                        std::span<const DeviceRecord> devices,
@@ -125,41 +126,39 @@ class Agents {
   // Stores the heartbeats, at most one of each agent. A gone agent is online
   // again. Devices that a heartbeat does not name, and devices of other agents,
   // stay as they are. Returns the agents that are not registered, sorted.
-  virtual Result<std::vector<std::string>> Heartbeat(
-      std::span<const AgentBeat> beats) = 0;
+  Result<std::vector<std::string>> Heartbeat(std::span<const AgentBeat> beats);
   // If `state` is kGone, the agent's devices become lost, for `reason`.
   // kNotFound.
-  virtual Status SetAgentState(const std::string& agent, AgentState state,
-                               const std::string& reason) = 0;
+  Status SetAgentState(const std::string& agent, AgentState state,
+                       const std::string& reason);
   // Sets the agent's hold, or ends it if absent, and records the action.
   // kNotFound. kPermissionDenied: `own_only`, and the agent has a hold by
   // another than the action's.
-  virtual Status HoldAgent(const std::string& agent,
-                           const std::optional<HoldRecord>& hold,
-                           const ActionRecord& action, bool own_only) = 0;
+  Status HoldAgent(const std::string& agent,
+                   const std::optional<HoldRecord>& hold,
+                   const ActionRecord& action, bool own_only);
   // Deletes an agent, its hold and its devices, and records the action.
   // kNotFound; kFailedPrecondition: it is not gone.
-  virtual Status DeleteAgent(const std::string& agent,
-                             const ActionRecord& action) = 0;
+  Status DeleteAgent(const std::string& agent, const ActionRecord& action);
   // The pulses of all agents that are not gone. Each registration and each
   // heartbeat stored is a beat.
-  virtual Result<std::vector<Pulse>> ListAgentPulses() = 0;
+  Result<std::vector<Pulse>> ListAgentPulses();
   // Those agents become gone, their devices lost and their leases expired,
   // whose pulses have not changed since they were listed. Returns the ids of
   // those that were not gone yet, sorted.
-  virtual Result<std::vector<std::string>> ExpireAgents(
-      std::span<const Pulse> silent) = 0;
-  virtual Result<std::vector<AgentRecord>> ListAgents() = 0;
-  virtual Result<AgentRecord> GetAgent(const std::string& id) = 0;  // kNotFound
+  Result<std::vector<std::string>> ExpireAgents(std::span<const Pulse> silent);
+  Result<std::vector<AgentRecord>> ListAgents();
+  Result<AgentRecord> GetAgent(const std::string& id);  // kNotFound
   // The devices of `kind`, or all devices if it is empty.
-  virtual Result<std::vector<DeviceRecord>> ListDevices(
-      const std::string& kind) = 0;
-  virtual Result<DeviceRecord> GetDevice(
-      const std::string& id) = 0;  // kNotFound
+  Result<std::vector<DeviceRecord>> ListDevices(const std::string& kind);
+  Result<DeviceRecord> GetDevice(const std::string& id);  // kNotFound
   // How many devices are not lost.
-  virtual Result<std::int64_t> CountDevices() = 0;
+  Result<std::int64_t> CountDevices();
   // The kinds of all registered devices.
-  virtual Result<std::vector<KindSummary>> ListKinds() = 0;
+  Result<std::vector<KindSummary>> ListKinds();
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

@@ -14,6 +14,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 struct CampaignRecord {
   std::int64_t id = 0;  // assigned by the store; ascending, with gaps
   std::string key;      // hash of the request and the network's revision
@@ -35,27 +37,27 @@ inline constexpr UnixMillis kCampaignGoesOnMs = 60'000;
 
 class Campaigns {
  public:
-  virtual ~Campaigns() = default;
+  explicit Campaigns(SqlDatabase& database) : database_(database) {}
 
   // Adds a campaign that begins at `campaign.created_ms`, unless the last one
   // with its key runs. If that ended less than kCampaignGoesOnMs ago, it runs
   // again. Id and finished_ms are ignored. Returns the id.
-  virtual Result<std::int64_t> BeginCampaign(
-      const CampaignRecord& campaign) = 0;
+  Result<std::int64_t> BeginCampaign(const CampaignRecord& campaign);
   // Stores the progress at `now_ms` of the running campaign with this key, and
   // ends it if `ended`; returns its id. Changes nothing and returns 0 if none
   // runs or if the stored progress is later.
-  virtual Result<std::int64_t> UpdateCampaign(const std::string& key,
-                                              const std::string& progress,
-                                              bool ended,
-                                              UnixMillis now_ms) = 0;
+  Result<std::int64_t> UpdateCampaign(const std::string& key,
+                                      const std::string& progress, bool ended,
+                                      UnixMillis now_ms);
   // Newest first; if `before_id` is positive, only those with smaller ids.
-  virtual Result<std::vector<CampaignRecord>> ListCampaigns(
-      std::int64_t limit, std::int64_t before_id) = 0;
+  Result<std::vector<CampaignRecord>> ListCampaigns(std::int64_t limit,
+                                                    std::int64_t before_id);
   // The running ones, those first whose progress is oldest.
-  virtual Result<std::vector<CampaignRecord>> ListRunningCampaigns(
-      std::int64_t limit) = 0;
-  virtual Result<CampaignRecord> GetCampaign(std::int64_t id) = 0;  // kNotFound
+  Result<std::vector<CampaignRecord>> ListRunningCampaigns(std::int64_t limit);
+  Result<CampaignRecord> GetCampaign(std::int64_t id);  // kNotFound
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

@@ -12,6 +12,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 // Counts since the database was made. What has the same count in two answers
 // did not change between them.
 struct ChangeCounts {
@@ -35,12 +37,15 @@ inline std::int64_t CountOf(const std::map<std::string, std::int64_t>& counts,
 
 class Changes {
  public:
-  virtual ~Changes() = default;
+  explicit Changes(SqlDatabase& database) : database_(database) {}
 
-  virtual Result<ChangeCounts> CountChanges() = 0;
+  Result<ChangeCounts> CountChanges();
   // Puts together what writers have added to the counts, so that reading them
   // stays cheap. To be called every few seconds.
-  virtual Status CompactCounts() = 0;
+  Status CompactCounts();
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

@@ -20,6 +20,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 enum class JobState {
   kRunning,
   kFinished,  // reported by the job
@@ -132,78 +134,73 @@ struct JobHeard {
 
 class Jobs {
  public:
-  virtual ~Jobs() = default;
+  explicit Jobs(SqlDatabase& database) : database_(database) {}
 
   // Adds a running job with its ranks and revision 1, which has `plan` if that
   // exists. State, revisions and times of the records are ignored. Of a known
   // job, only the time last seen is updated.
-  virtual Status RegisterJob(const JobRecord& job,
-                             std::span<const JobRankRecord> ranks,
-                             std::optional<std::int64_t> plan,
-                             UnixMillis now_ms) = 0;
+  Status RegisterJob(const JobRecord& job, std::span<const JobRankRecord> ranks,
+                     std::optional<std::int64_t> plan, UnixMillis now_ms);
   // Adds the steps. The job and the reporting ranks were seen at `now_ms`; a
   // lost job is running again. kNotFound; kInvalidArgument: the job has no such
   // rank or revision.
-  virtual Result<JobHeard> ReportSteps(const std::string& job,
-                                       std::span<const StepReport> reports,
-                                       UnixMillis now_ms) = 0;
+  Result<JobHeard> ReportSteps(const std::string& job,
+                               std::span<const StepReport> reports,
+                               UnixMillis now_ms);
   // Adds a revision with `plan` for the ranks to adopt, unless the newest one
   // that they were asked to adopt has this plan and was not rejected. A
   // proposed revision is accepted if it has this plan, and otherwise replaced.
   // Returns the revision with `plan`. kNotFound: the job or the plan;
   // kFailedPrecondition: the job is finished.
-  virtual Result<JobRevisionRecord> AddJobRevision(const std::string& job,
-                                                   std::int64_t plan,
-                                                   const std::string& reason,
-                                                   UnixMillis now_ms) = 0;
+  Result<JobRevisionRecord> AddJobRevision(const std::string& job,
+                                           std::int64_t plan,
+                                           const std::string& reason,
+                                           UnixMillis now_ms);
   // Adds a revision with `plan`, unless the newest one that the ranks were
   // asked to adopt, a proposed or a rejected one has it, or one was added after
   // `seen`, the newest one when the plan was made (absent: any may have been):
   // then none is returned. It is proposed or, if the job replans by itself, for
   // the ranks to adopt; an earlier proposed one is replaced. Errors of
   // AddJobRevision.
-  virtual Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
+  Result<std::optional<JobRevisionRecord>> ProposeJobRevision(
       const std::string& job, std::optional<std::int64_t> seen,
-      std::int64_t plan, const std::string& reason, UnixMillis now_ms) = 0;
+      std::int64_t plan, const std::string& reason, UnixMillis now_ms);
   // The revision is no longer proposed, for the reason `why`. Does nothing if
   // it is not.
-  virtual Status WithdrawJobRevision(const std::string& job,
-                                     std::int64_t revision,
-                                     const std::string& why) = 0;
+  Status WithdrawJobRevision(const std::string& job, std::int64_t revision,
+                             const std::string& why);
   // The ranks of jobs that the caller registered since then.
-  virtual Result<std::int64_t> CountRanksOf(const std::string& asked_by,
-                                            UnixMillis since_ms) = 0;
+  Result<std::int64_t> CountRanksOf(const std::string& asked_by,
+                                    UnixMillis since_ms);
   // The proposed revision becomes one for the ranks to adopt. kNotFound;
   // kFailedPrecondition: none is proposed, or the job is finished.
-  virtual Result<JobRevisionRecord> AcceptJobRevision(
-      const std::string& job) = 0;
+  Result<JobRevisionRecord> AcceptJobRevision(const std::string& job);
   // Records that the ranks adopted the revision or, if `rejected` is not empty,
   // why they rejected it. kNotFound.
-  virtual Status AnswerJobRevision(const std::string& job,
-                                   std::int64_t revision,
-                                   const std::string& rejected,
-                                   UnixMillis now_ms) = 0;
-  virtual Status FinishJob(const std::string& job, UnixMillis now_ms) = 0;
+  Status AnswerJobRevision(const std::string& job, std::int64_t revision,
+                           const std::string& rejected, UnixMillis now_ms);
+  Status FinishJob(const std::string& job, UnixMillis now_ms);
   // The pulses of all running jobs. The registration and each report is a beat.
-  virtual Result<std::vector<Pulse>> ListJobPulses() = 0;
+  Result<std::vector<Pulse>> ListJobPulses();
   // The pulses of the ranks of running jobs, by job and rank. Each report is a
   // beat.
-  virtual Result<std::vector<RankPulse>> ListRankPulses() = 0;
+  Result<std::vector<RankPulse>> ListRankPulses();
   // Those running jobs become lost whose pulses have not changed since they
   // were listed. Returns their ids, sorted.
-  virtual Result<std::vector<std::string>> ExpireJobs(
-      std::span<const Pulse> silent) = 0;
+  Result<std::vector<std::string>> ExpireJobs(std::span<const Pulse> silent);
   // The next `limit` jobs after the job `after` (from the first if empty), by
   // created_ms, newest first, then id. kInvalidArgument: there is no job
   // `after`.
-  virtual Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
-                                                  const std::string& after) = 0;
-  virtual Result<JobCounts> CountJobs() = 0;
-  virtual Result<JobDetails> GetJob(const std::string& id) = 0;  // kNotFound
+  Result<std::vector<JobRecord>> ListJobs(std::int64_t limit,
+                                          const std::string& after);
+  Result<JobCounts> CountJobs();
+  Result<JobDetails> GetJob(const std::string& id);  // kNotFound
   // Deletes the job, with its ranks, revisions and steps, and records the
   // action. kNotFound; kFailedPrecondition: it is running.
-  virtual Status DeleteJob(const std::string& id,
-                           const ActionRecord& action) = 0;
+  Status DeleteJob(const std::string& id, const ActionRecord& action);
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

@@ -18,6 +18,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 // What a report says about the task or cross-check that it is of. An id alone
 // means something else in another database, and in one that was restored.
 // Empty texts are not checked.
@@ -113,50 +115,52 @@ struct DeviceModelRecord {
 
 class Measurements {
  public:
-  virtual ~Measurements() = default;
+  explicit Measurements(SqlDatabase& database) : database_(database) {}
 
   // All or nothing. Of two measurements of one point, the one that the database
   // took in last is kept, whatever their clocks say; of two in one list, the
   // later in the list.
-  virtual Status PutMeasurements(std::span<const Measurement> measurements) = 0;
+  Status PutMeasurements(std::span<const Measurement> measurements);
   // PutMeasurements, and in the same transaction marks as done the tasks that
   // would measure these batches, unless they are done or leased.
-  virtual Status ImportProfile(std::span<const Measurement> measurements,
-                               std::span<const CompleteBatch> batches,
-                               UnixMillis now_ms) = 0;
+  Status ImportProfile(std::span<const Measurement> measurements,
+                       std::span<const CompleteBatch> batches,
+                       UnixMillis now_ms);
   // The kind's points of `problems`, `batches` and `drivers`; an empty list
   // stands for all. Points without a driver (imported ones) match every driver;
   // problems without points are absent.
-  virtual Result<PointsByProblem> LoadProfile(
+  Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
       std::span<const BatchSize> batches,
-      std::span<const std::string> drivers = {}) = 0;
+      std::span<const std::string> drivers = {});
   // A kind's profile with the points' origins, sorted by problem, batch,
   // algorithm and workspace: all points of the problems after `after`, of at
   // least one and no more than `max_points` if there are several.
-  virtual Result<std::vector<Measurement>> LoadMeasurements(
+  Result<std::vector<Measurement>> LoadMeasurements(
       const std::string& kind, const std::string& after = {},
-      std::int64_t max_points = kMaxCount) = 0;
+      std::int64_t max_points = kMaxCount);
   // The kind's completely measured batches, sorted by problem and batch; of one
   // problem only, unless `problem` is empty.
-  virtual Result<std::vector<CompleteBatch>> ListCompleteBatches(
-      const std::string& kind, const std::string& problem = {}) = 0;
+  Result<std::vector<CompleteBatch>> ListCompleteBatches(
+      const std::string& kind, const std::string& problem = {});
   // Sorted by kind.
-  virtual Result<std::vector<ProfileSummary>> ListProfiles() = 0;
+  Result<std::vector<ProfileSummary>> ListProfiles();
 
   // Of two models of one kind and driver, the one taken in last is kept.
-  virtual Status PutDeviceModel(const DeviceModelRecord& record) = 0;
+  Status PutDeviceModel(const DeviceModelRecord& record);
   // The kind's models under each driver, the one taken in last first.
-  virtual Result<std::vector<DeviceModelRecord>> ListDeviceModels(
-      const std::string& kind) = 0;
+  Result<std::vector<DeviceModelRecord>> ListDeviceModels(
+      const std::string& kind);
 
   // Keeps the latest measurement of each cross-check, device and round.
   // kNotFound: there is no such cross-check; kFailedPrecondition: it is another
   // than the report says. Tasks::CompleteTask adds them.
-  virtual Status PutCrossCheckMeasurement(
-      const CrossCheckMeasurement& measurement,
-      const ReportIdentity& identity = {}) = 0;
-  virtual Result<KindCrossChecks> LoadCrossChecks(const std::string& kind) = 0;
+  Status PutCrossCheckMeasurement(const CrossCheckMeasurement& measurement,
+                                  const ReportIdentity& identity = {});
+  Result<KindCrossChecks> LoadCrossChecks(const std::string& kind);
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

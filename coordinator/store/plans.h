@@ -17,6 +17,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 enum class NetworkFormat { kCsv, kOnnx };
 // "csv", "onnx".
 std::string_view Name(NetworkFormat format);
@@ -54,45 +56,45 @@ struct CreatedPlan {
 
 class Plans {
  public:
-  virtual ~Plans() = default;
+  explicit Plans(SqlDatabase& database) : database_(database) {}
 
   // Adds a revision unless the latest one has the same hash and format. Returns
   // the latest revision's number. `network.revision` is ignored.
-  virtual Result<std::int64_t> PutNetwork(const NetworkRecord& network) = 0;
+  Result<std::int64_t> PutNetwork(const NetworkRecord& network);
   // The latest revision of the first `limit` networks whose names come after
   // `after`, without `source`.
-  virtual Result<std::vector<NetworkRecord>> ListNetworks(
-      std::int64_t limit, const std::string& after = "") = 0;
-  virtual Result<std::int64_t> CountNetworks() = 0;
+  Result<std::vector<NetworkRecord>> ListNetworks(
+      std::int64_t limit, const std::string& after = "");
+  Result<std::int64_t> CountNetworks();
   // By default the latest revision. kNotFound.
-  virtual Result<NetworkRecord> GetNetwork(
+  Result<NetworkRecord> GetNetwork(
       const std::string& name,
-      std::optional<std::int64_t> revision = std::nullopt) = 0;
+      std::optional<std::int64_t> revision = std::nullopt);
 
   // Deletes all revisions of the network and records the action. Later
   // revisions of this name count on. kNotFound.
-  virtual Status DeleteNetwork(const std::string& name,
-                               const ActionRecord& action) = 0;
+  Status DeleteNetwork(const std::string& name, const ActionRecord& action);
 
   // Stores the plan unless there is one with its key; `plan.id` is ignored.
-  virtual Result<CreatedPlan> CreatePlan(const PlanRecord& plan) = 0;
+  Result<CreatedPlan> CreatePlan(const PlanRecord& plan);
   // Newest first, without `memory_plans`; if `before_id` is positive, only
   // plans with smaller ids.
-  virtual Result<std::vector<PlanRecord>> ListPlans(
-      std::int64_t limit, std::int64_t before_id = 0) = 0;
+  Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
+                                            std::int64_t before_id = 0);
   // The ids of those plans.
-  virtual Result<std::vector<std::int64_t>> ListPlanIds(
-      std::int64_t limit, std::int64_t before_id = 0) = 0;
-  virtual Result<PlanRecord> GetPlan(std::int64_t id) = 0;  // kNotFound
+  Result<std::vector<std::int64_t>> ListPlanIds(std::int64_t limit,
+                                                std::int64_t before_id = 0);
+  Result<PlanRecord> GetPlan(std::int64_t id);  // kNotFound
   // The plan with this key; absent if there is none.
-  virtual Result<std::optional<PlanRecord>> FindPlan(
-      const std::string& key) = 0;
+  Result<std::optional<PlanRecord>> FindPlan(const std::string& key);
   // Notes that the plans are in use; those that do not exist are ignored.
-  virtual Status UsePlans(std::span<const std::int64_t> ids,
-                          UnixMillis now_ms) = 0;
+  Status UsePlans(std::span<const std::int64_t> ids, UnixMillis now_ms);
   // Deletes the plan and records the action. kNotFound; kFailedPrecondition: a
   // job has it.
-  virtual Status DeletePlan(std::int64_t id, const ActionRecord& action) = 0;
+  Status DeletePlan(std::int64_t id, const ActionRecord& action);
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "coordinator/store/schema.h"
+
 namespace ucudnn {
 namespace {
 
@@ -153,7 +155,7 @@ std::string SelectArrays(const SqlRows& rows, std::size_t parameters) {
 
 const SqlDialect& PostgresConnection::Dialect() {
   static const SqlDialect kDialect{
-      .name = "postgres",
+      .schema = kPostgresSchema,
       .lock_rows = " FOR UPDATE",
       .skip_locked = " FOR UPDATE SKIP LOCKED",
       // Arbitrary lock numbers: the letters of "ucudnn", and the next.

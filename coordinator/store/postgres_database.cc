@@ -57,8 +57,8 @@ class PostgresDatabase final : public SqlDatabase {
   ConnectionPool<PostgresConnection> connections_{kConnections};
 };
 
-// Whether a pooler such as PgBouncer (pool_mode = transaction) is between us and
-// the server: then a session is not ours alone, and not always the same.
+// Whether a pooler such as PgBouncer (pool_mode = transaction) is between us
+// and the server: then a session is not ours alone, and not always the same.
 Result<bool> IsPooled(const PostgresUrl& url) {
   UCUDNN_ASSIGN_OR_RETURN(const auto first,
                           PostgresConnection::Open(url, /*pooled=*/true));
@@ -91,10 +91,9 @@ Result<std::unique_ptr<SqlDatabase>> OpenPostgres(const std::string& url) {
                   pooled.error());
   }
   auto database = std::make_unique<PostgresDatabase>(parsed, *pooled);
-  const auto encoding =
-      InTransaction(*database, TransactionMode::kRead, [](SqlTransaction& sql) {
-        return sql.Query("SELECT current_setting('server_encoding')");
-      });
+  const auto encoding = database->Read([](SqlTransaction& sql) {
+    return sql.Query("SELECT current_setting('server_encoding')");
+  });
   if (!encoding) return tl::unexpected<Error>(encoding.error());
   if (encoding->at(0).Text(0) != "UTF8") {
     return Fail(Code::kFailedPrecondition,

@@ -10,6 +10,8 @@
 
 namespace ucudnn {
 
+class SqlDatabase;
+
 // What ended, or was made, before these moments may be deleted; 0: nothing.
 struct Cutoffs {
   UnixMillis tasks_ms = 0;
@@ -36,30 +38,29 @@ struct PrunedTasks {
 
 class Retention {
  public:
-  virtual ~Retention() = default;
+  explicit Retention(SqlDatabase& database) : database_(database) {}
 
   // Looks at `most` tasks with ids above `after_id` and deletes those that
   // ended before `before_ms` and tell nothing that plans need: failed and
   // cancelled ones, and those done under a driver that none of the kind's
   // online devices has. The other done tasks tell which measurements are
   // complete.
-  virtual Result<PrunedTasks> PruneTasks(UnixMillis before_ms,
-                                         std::int64_t after_id,
-                                         std::int64_t most) = 0;
+  Result<PrunedTasks> PruneTasks(UnixMillis before_ms, std::int64_t after_id,
+                                 std::int64_t most);
   // These delete up to `most` and return how many: fewer if none is left.
   //
   // Step times of jobs that ended and were last heard of before `before_ms`.
-  virtual Result<std::int64_t> PruneSteps(UnixMillis before_ms,
-                                          std::int64_t most) = 0;
+  Result<std::int64_t> PruneSteps(UnixMillis before_ms, std::int64_t most);
   // Such jobs, with their ranks, revisions and steps.
-  virtual Result<std::int64_t> PruneJobs(UnixMillis before_ms,
-                                         std::int64_t most) = 0;
+  Result<std::int64_t> PruneJobs(UnixMillis before_ms, std::int64_t most);
   // Plans that were not asked for since `before_ms` and that no job has.
-  virtual Result<std::int64_t> PrunePlans(UnixMillis before_ms,
-                                          std::int64_t most) = 0;
+  Result<std::int64_t> PrunePlans(UnixMillis before_ms, std::int64_t most);
   // What all of these would delete: jobs, then plans. Steps of deleted jobs
   // count.
-  virtual Result<PruneCounts> CountPrunable(const Cutoffs& cutoffs) = 0;
+  Result<PruneCounts> CountPrunable(const Cutoffs& cutoffs);
+
+ private:
+  SqlDatabase& database_;
 };
 
 }  // namespace ucudnn

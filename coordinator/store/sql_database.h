@@ -6,8 +6,7 @@
 // parameters, ON CONFLICT, RETURNING, WITH ... AS MATERIALIZED; and $rows and
 // $values (SqlRows).
 //
-//   auto rows = InTransaction(database, TransactionMode::kRead, [&](auto& sql)
-//   {
+//   auto rows = database.Read([&](SqlTransaction& sql) {
 //     return sql.Query("SELECT id FROM agents WHERE host = $1", {host});
 //   });
 
@@ -54,17 +53,17 @@ class SqlRow {
 
 // Where the dialects differ.
 struct SqlDialect {
-  std::string name;  // as migration files have it: "sqlite", "postgres"
+  std::string_view schema;  // schema.h
   // Appended to a SELECT: locks its rows; also skips rows that are locked.
   std::string lock_rows;
   std::string skip_locked;
-  // A statement that lets one process at a time migrate.
+  // A statement that lets one process at a time make the schema.
   std::string lock_schema;
   // A statement that lets one transaction at a time open tasks.
   std::string lock_queue;
   // How many transactions may usefully write at once.
   std::size_t writers = 1;
-  // Whether tables of counts get a row with each change (schema/0012_changes).
+  // Whether tables of counts get a row with each change (schema/postgres.sql).
   bool adds_counts = false;
 };
 
@@ -185,37 +184,43 @@ class SqlDatabase {
   // read transaction sees one snapshot.
   virtual Status Run(TransactionMode mode, const Body& body) = 0;
 
+  // Run for a body that returns a Status or a Result.
+  template <class Do>
+  auto Read(const Do& body) {
+    return RunFor(TransactionMode::kRead, body);
+  }
+  template <class Do>
+  auto Write(const Do& body) {
+    return RunFor(TransactionMode::kWrite, body);
+  }
+
   // kResourceExhausted if its disk, as far as this process sees it, has less
   // than kLeastRoom left.
   virtual Status CheckRoom() { return {}; }
+
+ private:
+  template <class Do>
+  auto RunFor(TransactionMode mode, const Do& body) {
+    using R = std::invoke_result_t<const Do&, SqlTransaction&>;
+    if constexpr (std::is_same_v<R, Status>) {
+      return Run(mode, body);
+    } else {
+      std::optional<typename R::value_type> value;
+      const Status status = Run(mode, [&](SqlTransaction& sql) -> Status {
+        R result = body(sql);
+        if (!result) return tl::unexpected<Error>(std::move(result).error());
+        value = *std::move(result);
+        return {};
+      });
+      return status ? R(*std::move(value))
+                    : R(tl::unexpected<Error>(status.error()));
+    }
+  }
 };
 
 // Transactions take up to some MiB; a disk that is nearly full would fail them
 // one by one.
 inline constexpr std::int64_t kLeastRoom = std::int64_t{16} << 20;
-
-// SqlDatabase::Run for a body that returns a Result.
-template <class Body>
-auto InTransaction(SqlDatabase& database, TransactionMode mode,
-                   const Body& body) {
-  using R = std::invoke_result_t<const Body&, SqlTransaction&>;
-  if constexpr (std::is_same_v<R, Status>) {
-    return database.Run(mode, body);
-  } else {
-    std::optional<typename R::value_type> value;
-    const Status status =
-        database.Run(mode, [&](SqlTransaction& sql) -> Status {
-          R result = body(sql);
-          if (!result) {
-            return tl::unexpected<Error>(std::move(result).error());
-          }
-          value = *std::move(result);
-          return {};
-        });
-    return status ? R(*std::move(value))
-                  : R(tl::unexpected<Error>(status.error()));
-  }
-}
 
 // `url` is "sqlite::memory:" or "sqlite:///path". Errors of OpenStore.
 Result<std::unique_ptr<SqlDatabase>> OpenSqlite(const std::string& url);

@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "coordinator/store/connection_pool.h"
+#include "coordinator/store/schema.h"
 #include "coordinator/store/sql_database.h"
 
 namespace ucudnn {
@@ -171,7 +172,7 @@ class RowBinder {
 
 const SqlDialect& SqliteDialect() {
   // Only one transaction writes at a time, so rows need no locks.
-  static const SqlDialect kDialect{.name = "sqlite",
+  static const SqlDialect kDialect{.schema = kSqliteSchema,
                                    .lock_rows = "",
                                    .skip_locked = "",
                                    .lock_schema = "",

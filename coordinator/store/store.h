@@ -1,13 +1,13 @@
 #ifndef UCUDNN_COORDINATOR_STORE_STORE_H_
 #define UCUDNN_COORDINATOR_STORE_STORE_H_
 
-// All that the coordinator stores: one port for each subject, and the database
-// behind all of them. Functions take the ports they need.
+// All that the coordinator stores: a class for each subject, over one database
+// (sql_database.h). Functions take the subjects they need.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto store, OpenStore("sqlite:///var/lib/u.db"));
-//   Heartbeats heartbeats(/*agents=*/*store, /*tasks=*/*store, lease_ms);
+//   Heartbeats heartbeats(store->agents, store->tasks);
 //
-// What holds for every call of every port:
+// What holds for every call of every subject:
 //
 // Durable: a write that returned OK is committed and survives the death of any
 // process and of the machine. A write that failed changed nothing, except after
@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "coordinator/store/actions.h"
@@ -42,29 +43,32 @@
 #include "coordinator/store/measurements.h"
 #include "coordinator/store/plans.h"
 #include "coordinator/store/retention.h"
+#include "coordinator/store/sql_database.h"
 #include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 
-class Store : public Agents,
-              public Tasks,
-              public Campaigns,
-              public Actions,
-              public Changes,
-              public Measurements,
-              public Plans,
-              public Jobs,
-              public Retention {
- public:
-  // OK if the database answers.
-  virtual Status Ping() = 0;
+struct Store {
+  // Of a database with the schema (schema.h).
+  explicit Store(std::unique_ptr<SqlDatabase> opened)
+      : database(std::move(opened)) {}
+
   // OK if the database stores what it is given: commits a change, and has room
   // for more.
-  virtual Status CheckWritable() = 0;
-  // The number of the last migration.
-  virtual Result<std::int64_t> SchemaVersion() = 0;
+  Status CheckWritable();
   // A text that no other database has: it was drawn when this one was created.
-  virtual Result<std::string> Epoch() = 0;
+  Result<std::string> Epoch();
+
+  const std::unique_ptr<SqlDatabase> database;
+  Agents agents{*database};
+  Tasks tasks{*database};
+  Campaigns campaigns{*database};
+  Actions actions{*database};
+  Changes changes{*database};
+  Measurements measurements{*database};
+  Plans plans{*database};
+  Jobs jobs{*database};
+  Retention retention{*database};
 };
 
 // Called with whether a transaction could write, and how long it took, by any
@@ -72,15 +76,15 @@ class Store : public Agents,
 using TransactionObserver =
     std::function<void(bool write, std::chrono::nanoseconds took)>;
 
-// Opens the database, creating or migrating its tables as needed; several
-// processes may do so at once.
+// Opens the database, creating its tables if it is empty; several processes
+// may do so at once.
 //
 //   sqlite:///var/lib/ucudnn/coordinator.db   a file; its folder must exist
 //   sqlite::memory:                           for tests; ends with the Store
 //   postgresql://user@host/database           passed to libpq
 //
 // kInvalidArgument: `url` has none of these forms; kUnimplemented: the build
-// has no PostgreSQL; kFailedPrecondition: a newer version wrote the database;
+// has no PostgreSQL; kFailedPrecondition: another version wrote the database;
 // kUnavailable, kDataLoss: it cannot be opened.
 //
 // The observer is told of each transaction.

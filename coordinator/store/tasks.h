@@ -16,7 +16,9 @@
 #include "base/measured_point.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/store/group_commit.h"
 #include "coordinator/store/measurements.h"
+#include "coordinator/store/sql_database.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
@@ -171,30 +173,45 @@ struct TaskCounts {
   friend bool operator==(const TaskCounts&, const TaskCounts&) = default;
 };
 
+// What an agent measured of its task: all, or some of it.
+struct TaskReport {
+  const TaskCompletion& completion;
+  bool partial;
+};
+
+// Tasks::CompleteTask and AddToTask for the first of the reports, as many as
+// suit one transaction. One that is refused does not affect the others.
+std::vector<Result<CompletionResult>> StoreReports(
+    SqlDatabase& database, std::span<const TaskReport* const> reports);
+
 // Calls that open tasks (make them pending that were not there, or had ended)
 // do so for an Asker. They change nothing and return the error of CheckOpen if
 // too many would be open then, whatever other calls and other stores of the
 // database open meanwhile.
 class Tasks {
  public:
-  virtual ~Tasks() = default;
+  explicit Tasks(SqlDatabase& database)
+      : database_(database),
+        reports_(
+            [&database](std::span<const TaskReport* const> reports) {
+              return StoreReports(database, reports);
+            },
+            database.dialect().writers) {}
 
   // Adds the tasks whose keys are new. Priority and cap of a known task can
   // only rise; if the cap of a done or failed task rises, the task is pending
   // again and its attempts start from zero; a cancelled one stays cancelled.
   // All or nothing; O(tasks).
-  virtual Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
-                                             const Asker& asker,
-                                             UnixMillis now_ms) = 0;
+  Result<EnqueueResult> EnqueueTasks(std::span<const NewTask> tasks,
+                                     const Asker& asker, UnixMillis now_ms);
   // Leases to the device up to `max_count` tasks of the kind that are pending
   // or whose lease has expired (lease_until_ms <= now_ms), in order of priority
   // (highest first) and id. A task never has two unexpired leases.
-  virtual Result<std::vector<TaskRecord>> LeaseTasks(
-      const LeaseRequest& request) = 0;
+  Result<std::vector<TaskRecord>> LeaseTasks(const LeaseRequest& request);
   // Extends those leases that are still the latest of their tasks, even if they
   // have expired; never shortens one. Returns the ids of their tasks, sorted.
-  virtual Result<std::vector<std::int64_t>> RenewLeases(
-      std::span<const LeaseRef> leases, UnixMillis until_ms) = 0;
+  Result<std::vector<std::int64_t>> RenewLeases(
+      std::span<const LeaseRef> leases, UnixMillis until_ms);
   // In one transaction: stores the points, marks the task done, and adds the
   // cross-check, with the device's point as its first round, unless there is
   // one of its kind, problem and batch. The lease may have expired or ended,
@@ -204,53 +221,53 @@ class Tasks {
   // the report says, or the lease is not its latest;
   // kInvalidArgument: a point has another batch than the task or, if the task
   // has a goal, a larger one.
-  virtual Result<CompletionResult> CompleteTask(
-      const TaskCompletion& completion) = 0;
+  Result<CompletionResult> CompleteTask(const TaskCompletion& completion);
   // Stores the points measured so far; the task's state does not change. Errors
   // of CompleteTask.
-  virtual Status AddToTask(const TaskCompletion& completion) = 0;
+  Status AddToTask(const TaskCompletion& completion);
   // Makes the task pending again, or failed after kMaxTaskFailures or a failure
   // that is not retryable. Changes nothing if the lease has ended. Returns
   // the task's state. kNotFound; kFailedPrecondition as
   // for CompleteTask.
-  virtual Result<TaskState> FailTask(const TaskFailure& failure) = 0;
+  Result<TaskState> FailTask(const TaskFailure& failure);
   // Makes all tasks that the agent has leased pending again, without counting
   // the attempts. Returns their number.
-  virtual Result<std::int64_t> ReleaseLeases(const std::string& agent) = 0;
+  Result<std::int64_t> ReleaseLeases(const std::string& agent);
   // Makes the failed tasks of a kind (of all kinds if empty) pending again,
   // with their attempts starting from zero. Returns their number.
-  virtual Result<std::int64_t> RetryFailedTasks(const std::string& kind,
-                                                const Asker& asker) = 0;
+  Result<std::int64_t> RetryFailedTasks(const std::string& kind,
+                                        const Asker& asker);
   // Makes those tasks of the kind among `keys` pending again that were done
   // under none of `drivers`. Returns their number.
-  virtual Result<std::int64_t> ReopenStaleTasks(
-      const std::string& kind, std::span<const TaskKey> keys,
-      std::span<const std::string> drivers, const Asker& asker) = 0;
+  Result<std::int64_t> ReopenStaleTasks(const std::string& kind,
+                                        std::span<const TaskKey> keys,
+                                        std::span<const std::string> drivers,
+                                        const Asker& asker);
   // Cancels those of the tasks that are pending or leased, for the reason
   // `why`. Whoever measures one may still complete it. Returns how many were
   // pending, and how many were leased until after `now_ms`.
-  virtual Result<TaskCounts> CancelTasks(std::span<const std::int64_t> tasks,
-                                         const std::string& why,
-                                         UnixMillis now_ms) = 0;
+  Result<TaskCounts> CancelTasks(std::span<const std::int64_t> tasks,
+                                 const std::string& why, UnixMillis now_ms);
   // Makes the cancelled tasks with these keys pending again, with their
   // attempts starting from zero. Returns their number.
-  virtual Result<std::int64_t> ReopenCancelledTasks(
-      std::span<const TaskKey> keys, const Asker& asker) = 0;
-  virtual Result<std::vector<TaskRecord>> ListTasks(
-      const TaskFilter& filter) = 0;
+  Result<std::int64_t> ReopenCancelledTasks(std::span<const TaskKey> keys,
+                                            const Asker& asker);
+  Result<std::vector<TaskRecord>> ListTasks(const TaskFilter& filter);
   // The tasks with these keys.
-  virtual Result<std::vector<TaskRecord>> FindTasks(
-      std::span<const TaskKey> keys) = 0;
-  virtual Result<TaskRecord> GetTask(std::int64_t id) = 0;  // kNotFound
+  Result<std::vector<TaskRecord>> FindTasks(std::span<const TaskKey> keys);
+  Result<TaskRecord> GetTask(std::int64_t id);  // kNotFound
   // The tasks whose leases have not expired (lease_until_ms > now_ms), by
   // device, then id.
-  virtual Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms) = 0;
+  Result<std::vector<TaskRecord>> ListLeases(UnixMillis now_ms);
   // The states of all tasks, by kind. Tasks whose leases have expired
   // (lease_until_ms <= now_ms) count as pending.
-  virtual Result<std::map<std::string, TaskCounts>> CountTasks(
-      UnixMillis now_ms) = 0;
+  Result<std::map<std::string, TaskCounts>> CountTasks(UnixMillis now_ms);
   // The tasks that are pending or leased. O(the caller's).
-  virtual Result<OpenTasks> CountOpenTasks(const std::string& caller) = 0;
+  Result<OpenTasks> CountOpenTasks(const std::string& caller);
+
+ private:
+  SqlDatabase& database_;
+  GroupCommit<TaskReport, Result<CompletionResult>> reports_;
 };
 
 }  // namespace ucudnn

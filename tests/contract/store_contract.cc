@@ -83,14 +83,14 @@ Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                      .measured_ms = measured_ms}};
 }
 
-std::vector<TaskRecord> Lease(Tasks& store, std::int64_t count,
+std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
                               UnixMillis now_ms, const std::string& agent) {
-  auto tasks = store.LeaseTasks({.kind = ToString(TestKind()),
-                                 .agent = agent,
-                                 .device = "GPU-" + agent,
-                                 .max_count = count,
-                                 .now_ms = now_ms,
-                                 .until_ms = now_ms + 100});
+  auto tasks = store.tasks.LeaseTasks({.kind = ToString(TestKind()),
+                                       .agent = agent,
+                                       .device = "GPU-" + agent,
+                                       .max_count = count,
+                                       .now_ms = now_ms,
+                                       .until_ms = now_ms + 100});
   if (!tasks) {
     ADD_FAILURE() << tasks.error().message;
     return {};
@@ -108,8 +108,8 @@ TaskCompletion Completion(const TaskRecord& task,
       .now_ms = 1001};
 }
 
-EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks) {
-  return store.EnqueueTasks(tasks, {}, 1).value();
+EnqueueResult Enqueue(Store& store, const std::vector<NewTask>& tasks) {
+  return store.tasks.EnqueueTasks(tasks, {}, 1).value();
 }
 
 std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks) {
@@ -120,10 +120,7 @@ std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks) {
 
 namespace {
 
-TEST_P(StoreContract, AnswersAndKnowsItsSchema) {
-  EXPECT_TRUE(store().Ping());
-  EXPECT_EQ(store().SchemaVersion(), 19);
-}
+TEST_P(StoreContract, TakesWrites) { EXPECT_TRUE(store().CheckWritable()); }
 
 }  // namespace
 }  // namespace ucudnn

@@ -75,7 +75,7 @@ class StoreContract : public ::testing::TestWithParam<TestDatabaseFactory> {
                                 std::vector<DeviceStatus> devices,
                                 UnixMillis now_ms) {
     const AgentBeat beat{agent, std::move(devices), now_ms};
-    return store().Heartbeat(std::span(&beat, 1)).value();
+    return store().agents.Heartbeat(std::span(&beat, 1)).value();
   }
 
   std::unique_ptr<TestDatabase> database_;
@@ -93,16 +93,11 @@ MeasuredPoint TestPoint(std::int64_t batch, const std::string& algorithm,
                         std::int64_t time_ns);
 Measurement TestMeasurement(int problem, const MeasuredPoint& point,
                             UnixMillis measured_ms = 1000);
-// Gives an empty database the schema 15, in which each point has a row, and
-// points.
-void FillOlderSchema(SqlDatabase& database);
-// That the store has these points.
-void ExpectOlderPoints(Store& store);
 // Enqueues `tasks` at time 1.
-EnqueueResult Enqueue(Tasks& store, const std::vector<NewTask>& tasks);
+EnqueueResult Enqueue(Store& store, const std::vector<NewTask>& tasks);
 std::vector<std::string> Problems(const std::vector<TaskRecord>& tasks);
 // Leases up to `count` tasks of kind 0 at `now_ms`, for 100 ms.
-std::vector<TaskRecord> Lease(Tasks& store, std::int64_t count,
+std::vector<TaskRecord> Lease(Store& store, std::int64_t count,
                               UnixMillis now_ms,
                               const std::string& agent = "a");
 TaskCompletion Completion(const TaskRecord& task,

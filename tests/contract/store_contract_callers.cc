@@ -17,9 +17,9 @@ Asker By(const std::string& caller) {
   return {.caller = caller, .max_open = 5, .max_open_of_caller = 3};
 }
 
-Result<std::int64_t> OpenFor(Tasks& store, const Asker& asker,
+Result<std::int64_t> OpenFor(Store& store, const Asker& asker,
                              const std::vector<NewTask>& tasks) {
-  const auto opened = store.EnqueueTasks(tasks, asker, 1);
+  const auto opened = store.tasks.EnqueueTasks(tasks, asker, 1);
   if (!opened) return tl::unexpected<Error>(opened.error());
   return opened->added + opened->reopened;
 }
@@ -35,17 +35,17 @@ TEST_P(StoreContract, LimitsWhatACallerHasOpen) {
                     HasSubstr("2 that alice requested are queued already"),
                     HasSubstr("up to 3 may be queued at once for one caller"),
                     HasSubstr("max-queued-measurements-per-caller")));
-  EXPECT_THAT(store().ListTasks({}).value(), SizeIs(2));
+  EXPECT_THAT(store().tasks.ListTasks({}).value(), SizeIs(2));
   EXPECT_EQ(OpenFor(store(), By("alice"), {TestTask(3)}), 1);
   // What is open already costs nobody anything, and stays whose it is.
   EXPECT_EQ(OpenFor(store(), By("alice"), {TestTask(1), TestTask(2)}), 0);
   EXPECT_EQ(OpenFor(store(), By("bob"), {TestTask(3), TestTask(4)}), 1);
-  EXPECT_EQ(store().ListTasks({})->at(2).asked_by, "alice");
-  EXPECT_EQ(store().ListTasks({})->at(3).asked_by, "bob");
-  EXPECT_EQ(store().CountOpenTasks("alice")->of_caller, 3);
-  EXPECT_EQ(store().CountOpenTasks("bob")->of_caller, 1);
-  EXPECT_EQ(store().CountOpenTasks("")->of_caller, 0);
-  EXPECT_EQ(store().CountOpenTasks("")->all, 4);
+  EXPECT_EQ(store().tasks.ListTasks({})->at(2).asked_by, "alice");
+  EXPECT_EQ(store().tasks.ListTasks({})->at(3).asked_by, "bob");
+  EXPECT_EQ(store().tasks.CountOpenTasks("alice")->of_caller, 3);
+  EXPECT_EQ(store().tasks.CountOpenTasks("bob")->of_caller, 1);
+  EXPECT_EQ(store().tasks.CountOpenTasks("")->of_caller, 0);
+  EXPECT_EQ(store().tasks.CountOpenTasks("")->all, 4);
   // All together have a limit too.
   const auto all = OpenFor(store(), By("bob"), {TestTask(5), TestTask(6)});
   ASSERT_FALSE(all);
@@ -56,7 +56,7 @@ TEST_P(StoreContract, LimitsWhatACallerHasOpen) {
   // Who has a task measured leaves room; who takes one does not.
   const auto leased = Lease(store(), 1, 10);
   EXPECT_FALSE(OpenFor(store(), By("alice"), {TestTask(5)}));
-  ASSERT_TRUE(store().CompleteTask(Completion(leased.at(0), {})));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(leased.at(0), {})));
   EXPECT_EQ(OpenFor(store(), By("alice"), {TestTask(5)}), 1);
 }
 
@@ -64,17 +64,17 @@ TEST_P(StoreContract, ChargesTheCallerWhoOpensATaskAgain) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3), TestTask(4)});
   const auto tasks = Lease(store(), 4, 0);
   ASSERT_THAT(tasks, SizeIs(4));
-  ASSERT_TRUE(store().FailTask({.lease = tasks[0].lease(),
-                                .error = "no",
-                                .retryable = false,
-                                .now_ms = 5}));
+  ASSERT_TRUE(store().tasks.FailTask({.lease = tasks[0].lease(),
+                                      .error = "no",
+                                      .retryable = false,
+                                      .now_ms = 5}));
   const std::array cancelled = {tasks[1].id};
-  ASSERT_TRUE(store().CancelTasks(cancelled, "by carol", 5));
+  ASSERT_TRUE(store().tasks.CancelTasks(cancelled, "by carol", 5));
   TaskCompletion done = Completion(tasks[2], {TestPoint(32, "FFT", 5)});
   done.origin.driver = "old";
-  ASSERT_TRUE(store().CompleteTask(done));
-  ASSERT_TRUE(store().CompleteTask(Completion(tasks[3], {})));
-  EXPECT_EQ(store().CountOpenTasks("")->all, 0);
+  ASSERT_TRUE(store().tasks.CompleteTask(done));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(tasks[3], {})));
+  EXPECT_EQ(store().tasks.CountOpenTasks("")->all, 0);
 
   const std::string& kind = tasks[0].key.kind;
   const std::array of_cancelled = {tasks[1].key};
@@ -84,9 +84,9 @@ TEST_P(StoreContract, ChargesTheCallerWhoOpensATaskAgain) {
   larger.max_workspace = 128_MiB;
   const auto open_all = [&](const Asker& asker) {
     return std::array{
-        store().RetryFailedTasks(kind, asker),
-        store().ReopenCancelledTasks(of_cancelled, asker),
-        store().ReopenStaleTasks(kind, of_done, drivers, asker),
+        store().tasks.RetryFailedTasks(kind, asker),
+        store().tasks.ReopenCancelledTasks(of_cancelled, asker),
+        store().tasks.ReopenStaleTasks(kind, of_done, drivers, asker),
         OpenFor(store(), asker, {larger}),
     };
   };
@@ -95,12 +95,12 @@ TEST_P(StoreContract, ChargesTheCallerWhoOpensATaskAgain) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
   }
-  EXPECT_EQ(store().CountOpenTasks("alice")->all, 0);
+  EXPECT_EQ(store().tasks.CountOpenTasks("alice")->all, 0);
   for (const auto& opened : open_all({.caller = "alice"})) {
     EXPECT_EQ(opened, 1);
   }
-  EXPECT_EQ(store().CountOpenTasks("alice")->of_caller, 4);
-  EXPECT_EQ(store().CountOpenTasks("")->of_caller, 0);
+  EXPECT_EQ(store().tasks.CountOpenTasks("alice")->of_caller, 4);
+  EXPECT_EQ(store().tasks.CountOpenTasks("")->of_caller, 0);
 }
 
 TEST_P(StoreContract, LimitsACallerWhoAsksInManyPlacesAtOnce) {
@@ -116,7 +116,7 @@ TEST_P(StoreContract, LimitsACallerWhoAsksInManyPlacesAtOnce) {
         for (int i = 0; i < 10; ++i) {
           tasks.push_back(TestTask(i, 1 + t * 3 + request));
         }
-        const auto opened = asked.EnqueueTasks(tasks, alice, 1);
+        const auto opened = asked.tasks.EnqueueTasks(tasks, alice, 1);
         if (opened) {
           ++admitted;
         } else {
@@ -127,7 +127,7 @@ TEST_P(StoreContract, LimitsACallerWhoAsksInManyPlacesAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(admitted, 5);
-  EXPECT_EQ(store().CountOpenTasks("alice")->of_caller, 50);
+  EXPECT_EQ(store().tasks.CountOpenTasks("alice")->of_caller, 50);
 }
 
 }  // namespace

@@ -28,48 +28,52 @@ std::vector<std::string> Keys(const std::vector<CampaignRecord>& campaigns) {
 
 TEST_P(StoreContract, KeepsARunningCampaignOnce) {
   CampaignRecord expected = TestCampaign("a", 100);
-  expected.id = store().BeginCampaign(expected).value();
-  EXPECT_EQ(store().BeginCampaign(TestCampaign("a", 150)), expected.id);
-  EXPECT_EQ(store().GetCampaign(expected.id).value(), expected);
-  ASSERT_TRUE(store().UpdateCampaign("a", "{1}", false, 200));
+  expected.id = store().campaigns.BeginCampaign(expected).value();
+  EXPECT_EQ(store().campaigns.BeginCampaign(TestCampaign("a", 150)),
+            expected.id);
+  EXPECT_EQ(store().campaigns.GetCampaign(expected.id).value(), expected);
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{1}", false, 200));
   expected.progress = "{1}";
   expected.updated_ms = 200;
-  EXPECT_EQ(store().GetCampaign(expected.id).value(), expected);
-  EXPECT_EQ(store().GetCampaign(expected.id + 1).error().code, Code::kNotFound);
+  EXPECT_EQ(store().campaigns.GetCampaign(expected.id).value(), expected);
+  EXPECT_EQ(store().campaigns.GetCampaign(expected.id + 1).error().code,
+            Code::kNotFound);
 }
 
 TEST_P(StoreContract, EndsACampaignForGoodAfterAMinute) {
-  const auto first = store().BeginCampaign(TestCampaign("a", 100));
-  ASSERT_TRUE(store().UpdateCampaign("a", "{1}", true, 1000));
+  const auto first = store().campaigns.BeginCampaign(TestCampaign("a", 100));
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{1}", true, 1000));
   // Neither progress looked at before nor after its end changes it.
-  ASSERT_TRUE(store().UpdateCampaign("a", "{0}", false, 900));
-  ASSERT_TRUE(store().UpdateCampaign("a", "{2}", false, 1100));
-  EXPECT_EQ(store().GetCampaign(*first)->progress, "{1}");
-  EXPECT_EQ(store().GetCampaign(*first)->finished_ms, 1000);
-  EXPECT_THAT(store().ListRunningCampaigns(9).value(), IsEmpty());
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{0}", false, 900));
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{2}", false, 1100));
+  EXPECT_EQ(store().campaigns.GetCampaign(*first)->progress, "{1}");
+  EXPECT_EQ(store().campaigns.GetCampaign(*first)->finished_ms, 1000);
+  EXPECT_THAT(store().campaigns.ListRunningCampaigns(9).value(), IsEmpty());
   // Asked for again soon, it goes on; later, there is another one.
-  EXPECT_EQ(store().BeginCampaign(TestCampaign("a", 2000)), *first);
-  EXPECT_EQ(store().GetCampaign(*first)->finished_ms, 0);
-  ASSERT_TRUE(store().UpdateCampaign("a", "{3}", true, 3000));
-  EXPECT_GT(store()
-                .BeginCampaign(TestCampaign("a", 3000 + kCampaignGoesOnMs))
-                .value(),
-            *first);
+  EXPECT_EQ(store().campaigns.BeginCampaign(TestCampaign("a", 2000)), *first);
+  EXPECT_EQ(store().campaigns.GetCampaign(*first)->finished_ms, 0);
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{3}", true, 3000));
+  EXPECT_GT(
+      store()
+          .campaigns.BeginCampaign(TestCampaign("a", 3000 + kCampaignGoesOnMs))
+          .value(),
+      *first);
 }
 
 TEST_P(StoreContract, ListsCampaignsNewestFirstAndRunningOnesByAge) {
   for (const char* key : {"a", "b", "c"}) {
-    ASSERT_TRUE(store().BeginCampaign(TestCampaign(key, 100)));
+    ASSERT_TRUE(store().campaigns.BeginCampaign(TestCampaign(key, 100)));
   }
-  ASSERT_TRUE(store().UpdateCampaign("a", "{}", false, 300));
-  ASSERT_TRUE(store().UpdateCampaign("b", "{}", true, 200));
-  const auto newest = store().ListCampaigns(2, 0).value();
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("a", "{}", false, 300));
+  ASSERT_TRUE(store().campaigns.UpdateCampaign("b", "{}", true, 200));
+  const auto newest = store().campaigns.ListCampaigns(2, 0).value();
   EXPECT_THAT(Keys(newest), ElementsAre("c", "b"));
-  EXPECT_THAT(Keys(store().ListCampaigns(2, newest[1].id).value()),
+  EXPECT_THAT(Keys(store().campaigns.ListCampaigns(2, newest[1].id).value()),
               ElementsAre("a"));
-  EXPECT_THAT(Keys(store().ListRunningCampaigns(9).value()),
+  EXPECT_THAT(Keys(store().campaigns.ListRunningCampaigns(9).value()),
               ElementsAre("c", "a"));
-  EXPECT_THAT(Keys(store().ListRunningCampaigns(1).value()), ElementsAre("c"));
+  EXPECT_THAT(Keys(store().campaigns.ListRunningCampaigns(1).value()),
+              ElementsAre("c"));
 }
 
 }  // namespace

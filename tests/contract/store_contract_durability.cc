@@ -19,21 +19,21 @@ using ::testing::SizeIs;
 TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   if (!database_->shared()) GTEST_SKIP() << "kept in memory alone";
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
-  ASSERT_TRUE(store().RegisterAgent(TestAgent("a"), devices, 1));
-  ASSERT_TRUE(store().PutNetwork(TestNetwork("n", "h")));
+  ASSERT_TRUE(store().agents.RegisterAgent(TestAgent("a"), devices, 1));
+  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("n", "h")));
   const std::vector<NewTask> tasks = {TestTask(1), TestTask(2)};
-  ASSERT_TRUE(store().EnqueueTasks(tasks, {}, 1));
+  ASSERT_TRUE(store().tasks.EnqueueTasks(tasks, {}, 1));
   const auto task = Lease(store(), 1, 0).at(0);
   const MeasuredPoint point = TestPoint(32, "A", 5);
-  ASSERT_TRUE(store().CompleteTask(Completion(task, {point})));
-  ASSERT_TRUE(store().CreatePlan(TestPlan("k")));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(task, {point})));
+  ASSERT_TRUE(store().plans.CreatePlan(TestPlan("k")));
   JobRecord job;
   job.id = "j";
   const std::vector<JobRankRecord> ranks(1);
-  ASSERT_TRUE(store().RegisterJob(job, ranks, std::nullopt, 1));
+  ASSERT_TRUE(store().jobs.RegisterJob(job, ranks, std::nullopt, 1));
   const std::vector<StepReport> steps = {
       {.rank = 0, .revision = 1, .first_step = 0, .steps = {Nanoseconds(5)}}};
-  ASSERT_TRUE(store().ReportSteps("j", steps, 2));
+  ASSERT_TRUE(store().jobs.ReportSteps("j", steps, 2));
 
   const std::string epoch = store().Epoch().value();
 
@@ -41,35 +41,37 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   database_->Crash();
   store_ = Open();
   EXPECT_EQ(store().Epoch().value(), epoch);
-  EXPECT_THAT(store().ListAgents().value(), SizeIs(1));
-  EXPECT_EQ(store().GetDevice("GPU-1")->agent, "a");
-  EXPECT_EQ(store().GetNetwork("n")->hash, "h");
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
-  EXPECT_THAT(store().ListTasks({}).value(), SizeIs(2));
+  EXPECT_THAT(store().agents.ListAgents().value(), SizeIs(1));
+  EXPECT_EQ(store().agents.GetDevice("GPU-1")->agent, "a");
+  EXPECT_EQ(store().plans.GetNetwork("n")->hash, "h");
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kDone);
+  EXPECT_THAT(store().tasks.ListTasks({}).value(), SizeIs(2));
   const std::vector<std::string> problems = {task.key.problem};
-  EXPECT_THAT(store().LoadProfile(task.key.kind, problems, {})->at(problems[0]),
+  EXPECT_THAT(store()
+                  .measurements.LoadProfile(task.key.kind, problems, {})
+                  ->at(problems[0]),
               ElementsAre(point));
-  EXPECT_EQ(store().FindPlan("k")->value().body, "{}");
-  EXPECT_EQ(store().GetJob("j")->steps.at(0).count, 1);
+  EXPECT_EQ(store().plans.FindPlan("k")->value().body, "{}");
+  EXPECT_EQ(store().jobs.GetJob("j")->steps.at(0).count, 1);
 }
 
 TEST_P(StoreContract, ContinuesWhenTheDatabaseComesBack) {
-  ASSERT_TRUE(store().CreatePlan(TestPlan("before")));
+  ASSERT_TRUE(store().plans.CreatePlan(TestPlan("before")));
   database_->Crash();
-  EXPECT_TRUE(store().Ping());
+  EXPECT_TRUE(store().CheckWritable());
   database_->Crash();
-  const auto plan = store().CreatePlan(TestPlan("after"));
+  const auto plan = store().plans.CreatePlan(TestPlan("after"));
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_THAT(store().ListPlans(10).value(), SizeIs(2));
+  EXPECT_THAT(store().plans.ListPlans(10).value(), SizeIs(2));
 }
 
 Result<std::vector<TaskRecord>> LeaseOne(Store& store) {
-  return store.LeaseTasks({.kind = ToString(TestKind()),
-                           .agent = "a",
-                           .device = "d",
-                           .max_count = 1,
-                           .now_ms = 0,
-                           .until_ms = 1});
+  return store.tasks.LeaseTasks({.kind = ToString(TestKind()),
+                                 .agent = "a",
+                                 .device = "d",
+                                 .max_count = 1,
+                                 .now_ms = 0,
+                                 .until_ms = 1});
 }
 
 // Completes one task after the other, the `i`-th, the `i + step`-th and so on,
@@ -77,14 +79,15 @@ Result<std::vector<TaskRecord>> LeaseOne(Store& store) {
 [[noreturn]] void WriteFrom(Store& store, int i, int step, int acknowledged) {
   for (;; i += step) {
     const std::vector<NewTask> tasks = {TestTask(i)};
-    if (!store.EnqueueTasks(tasks, {}, 1)) _exit(2);
+    if (!store.tasks.EnqueueTasks(tasks, {}, 1)) _exit(2);
     auto leased = LeaseOne(store);
     // Another thread may take this task before its own can be seen.
     while (leased && leased->empty()) leased = LeaseOne(store);
     if (!leased) _exit(3);
     const auto task = leased->front();
-    if (!store.CompleteTask(Completion(task, {TestPoint(32, "A", 1000 + i),
-                                              TestPoint(32, "B", 2000 + i)}))) {
+    if (!store.tasks.CompleteTask(Completion(
+            task,
+            {TestPoint(32, "A", 1000 + i), TestPoint(32, "B", 2000 + i)}))) {
       _exit(4);
     }
     if (write(acknowledged, &task.id, sizeof task.id) != sizeof task.id) {
@@ -148,18 +151,18 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
     ASSERT_NE(store, nullptr);
     std::int64_t done = 0;
     for (const std::int64_t task_id : acknowledged) {
-      const auto task = store->GetTask(task_id);
+      const auto task = store->tasks.GetTask(task_id);
       ASSERT_TRUE(task) << task.error().message;
       EXPECT_EQ(task->state, TaskState::kDone);
       const std::vector<std::string> problems = {task->key.problem};
-      EXPECT_THAT(
-          store->LoadProfile(task->key.kind, problems, {})->at(problems[0]),
-          SizeIs(2));
+      EXPECT_THAT(store->measurements.LoadProfile(task->key.kind, problems, {})
+                      ->at(problems[0]),
+                  SizeIs(2));
       ++done;
     }
     // Unacknowledged writes are complete or absent.
-    EXPECT_EQ(store->ListProfiles()->at(0).points,
-              2 * store->CountTasks(0)->at(ToString(TestKind())).done);
+    EXPECT_EQ(store->measurements.ListProfiles()->at(0).points,
+              2 * store->tasks.CountTasks(0)->at(ToString(TestKind())).done);
     EXPECT_GE(done, static_cast<std::int64_t>(enough));
   }
 }

@@ -27,7 +27,7 @@ TEST_P(StoreContract, LeasesByPriorityThenAge) {
   EXPECT_EQ(tasks[0].lease_until_ms, 110);
   EXPECT_EQ(tasks[0].attempts, 1);
   EXPECT_GT(tasks[0].lease_token, 0);
-  EXPECT_EQ(store().GetTask(tasks[0].id).value(), tasks[0]);
+  EXPECT_EQ(store().tasks.GetTask(tasks[0].id).value(), tasks[0]);
   // Another request raises its priority.
   Enqueue(store(), {TestTask(4)});
   urgent = TestTask(4);
@@ -53,49 +53,52 @@ TEST_P(StoreContract, ListsTheLeasesThatHaveNotExpired) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
   const auto first = Lease(store(), 1, 0, "b");
   const auto second = Lease(store(), 1, 50, "a");
-  EXPECT_THAT(store().ListLeases(99).value(), ElementsAre(second[0], first[0]));
-  EXPECT_THAT(store().ListLeases(100).value(), ElementsAre(second[0]));
-  ASSERT_TRUE(store().CompleteTask(Completion(second[0], {})));
-  EXPECT_THAT(store().ListLeases(99).value(), ElementsAre(first[0]));
+  EXPECT_THAT(store().tasks.ListLeases(99).value(),
+              ElementsAre(second[0], first[0]));
+  EXPECT_THAT(store().tasks.ListLeases(100).value(), ElementsAre(second[0]));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(second[0], {})));
+  EXPECT_THAT(store().tasks.ListLeases(99).value(), ElementsAre(first[0]));
 }
 
 TEST_P(StoreContract, RenewsLeasesThatAreStillHeld) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
   const auto tasks = Lease(store(), 3, 0, "a");
-  ASSERT_TRUE(store().CompleteTask(Completion(tasks[1], {})));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(tasks[1], {})));
   std::vector<LeaseRef> leases = {
       tasks[2].lease(), tasks[1].lease(), tasks[0].lease(), {999, 1}};
   // Expired, but not leased by anybody else.
-  EXPECT_THAT(store().RenewLeases(leases, 500).value(),
+  EXPECT_THAT(store().tasks.RenewLeases(leases, 500).value(),
               ElementsAre(tasks[0].id, tasks[2].id));
-  EXPECT_EQ(store().GetTask(tasks[0].id)->lease_until_ms, 500);
-  EXPECT_THAT(store().RenewLeases(leases, 400).value(), SizeIs(2));
-  EXPECT_EQ(store().GetTask(tasks[0].id)->lease_until_ms, 500);
+  EXPECT_EQ(store().tasks.GetTask(tasks[0].id)->lease_until_ms, 500);
+  EXPECT_THAT(store().tasks.RenewLeases(leases, 400).value(), SizeIs(2));
+  EXPECT_EQ(store().tasks.GetTask(tasks[0].id)->lease_until_ms, 500);
   EXPECT_THAT(Lease(store(), 3, 499, "b"), IsEmpty());
   EXPECT_THAT(Lease(store(), 3, 500, "b"), SizeIs(2));
-  EXPECT_THAT(store().RenewLeases(leases, 900).value(), IsEmpty());
+  EXPECT_THAT(store().tasks.RenewLeases(leases, 900).value(), IsEmpty());
 }
 
 TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0).at(0);
   const MeasuredPoint point = TestPoint(32, "FFT", 100);
-  auto result = store().CompleteTask(Completion(task, {point})).value();
+  auto result = store().tasks.CompleteTask(Completion(task, {point})).value();
   EXPECT_FALSE(result.already);
   EXPECT_FALSE(result.reopened);
-  const TaskRecord done = store().GetTask(task.id).value();
+  const TaskRecord done = store().tasks.GetTask(task.id).value();
   EXPECT_EQ(done.state, TaskState::kDone);
   EXPECT_EQ(done.finished_ms, 1001);
   EXPECT_EQ(done.agent, "");
   const std::vector<std::string> problems = {task.key.problem};
   const auto points = [&] {
-    return store().LoadProfile(task.key.kind, problems, {})->at(problems[0]);
+    return store()
+        .measurements.LoadProfile(task.key.kind, problems, {})
+        ->at(problems[0]);
   };
   EXPECT_THAT(points(), ElementsAre(point));
   // A repeat is recognised and changes nothing, whatever its content.
   TaskCompletion again = Completion(task, {TestPoint(32, "FFT", 7)});
   again.origin.measured_ms = 9000;
-  EXPECT_TRUE(store().CompleteTask(again)->already);
+  EXPECT_TRUE(store().tasks.CompleteTask(again)->already);
   EXPECT_THAT(points(), ElementsAre(point));
   EXPECT_THAT(Lease(store(), 1, 1000), IsEmpty());
 }
@@ -112,11 +115,12 @@ TEST_P(StoreContract, RefusesReportsOfOtherTasksWithTheSameId) {
         ReportIdentity{epoch, right.kind, TestTask(2).key.problem}}) {
     TaskCompletion completion = Completion(task, {point});
     completion.identity = other;
-    EXPECT_EQ(store().CompleteTask(completion).error().code,
+    EXPECT_EQ(store().tasks.CompleteTask(completion).error().code,
               Code::kFailedPrecondition);
-    EXPECT_EQ(store().AddToTask(completion).error().code,
+    EXPECT_EQ(store().tasks.AddToTask(completion).error().code,
               Code::kFailedPrecondition);
     EXPECT_EQ(store()
+                  .tasks
                   .FailTask({.lease = task.lease(),
                              .identity = other,
                              .error = "x",
@@ -125,11 +129,12 @@ TEST_P(StoreContract, RefusesReportsOfOtherTasksWithTheSameId) {
                   .code,
               Code::kFailedPrecondition);
   }
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kLeased);
-  EXPECT_THAT(store().LoadMeasurements(task.key.kind).value(), IsEmpty());
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kLeased);
+  EXPECT_THAT(store().measurements.LoadMeasurements(task.key.kind).value(),
+              IsEmpty());
   TaskCompletion completion = Completion(task, {point});
   completion.identity = right;
-  EXPECT_TRUE(store().CompleteTask(completion));
+  EXPECT_TRUE(store().tasks.CompleteTask(completion));
 }
 
 TEST_P(StoreContract, RefusesReportsWithoutTheTokenOfTheLatestLease) {
@@ -139,7 +144,7 @@ TEST_P(StoreContract, RefusesReportsWithoutTheTokenOfTheLatestLease) {
   ASSERT_EQ(first.id, second.id);
   TaskFilter pending;
   pending.state = TaskState::kPending;
-  const std::int64_t other = store().ListTasks(pending)->at(0).id;
+  const std::int64_t other = store().tasks.ListTasks(pending)->at(0).id;
   const MeasuredPoint point = TestPoint(32, "FFT", 100);
   for (const LeaseRef& wrong :
        {first.lease(), LeaseRef{first.id, 0}, LeaseRef{first.id, 1},
@@ -147,26 +152,27 @@ TEST_P(StoreContract, RefusesReportsWithoutTheTokenOfTheLatestLease) {
     SCOPED_TRACE(fmt::format("task {}, token {}", wrong.task, wrong.token));
     TaskCompletion completion = Completion(second, {point});
     completion.lease = wrong;
-    EXPECT_EQ(store().CompleteTask(completion).error().code,
+    EXPECT_EQ(store().tasks.CompleteTask(completion).error().code,
               Code::kFailedPrecondition);
-    EXPECT_EQ(store().AddToTask(completion).error().code,
+    EXPECT_EQ(store().tasks.AddToTask(completion).error().code,
               Code::kFailedPrecondition);
-    EXPECT_EQ(store().FailTask({wrong, {}, "no", false, 5}).error().code,
+    EXPECT_EQ(store().tasks.FailTask({wrong, {}, "no", false, 5}).error().code,
               Code::kFailedPrecondition);
   }
-  EXPECT_EQ(store().GetTask(second.id).value(), second);
-  EXPECT_EQ(store().GetTask(other)->state, TaskState::kPending);
-  EXPECT_THAT(store().LoadMeasurements(second.key.kind).value(), IsEmpty());
+  EXPECT_EQ(store().tasks.GetTask(second.id).value(), second);
+  EXPECT_EQ(store().tasks.GetTask(other)->state, TaskState::kPending);
+  EXPECT_THAT(store().measurements.LoadMeasurements(second.key.kind).value(),
+              IsEmpty());
 }
 
 TEST_P(StoreContract, TakesReportsOfALeaseThatExpired) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0, "a").at(0);
-  EXPECT_FALSE(store().CompleteTask(Completion(task, {}))->already);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
+  EXPECT_FALSE(store().tasks.CompleteTask(Completion(task, {}))->already);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kDone);
   // The lease has ended; a repeat is known by its token.
-  EXPECT_TRUE(store().CompleteTask(Completion(task, {}))->already);
-  EXPECT_EQ(store().FailTask({task.lease(), {}, "no", true, 5}).value(),
+  EXPECT_TRUE(store().tasks.CompleteTask(Completion(task, {}))->already);
+  EXPECT_EQ(store().tasks.FailTask({task.lease(), {}, "no", true, 5}).value(),
             TaskState::kDone);
 }
 
@@ -174,11 +180,12 @@ TEST_P(StoreContract, RefusesCompletionsThatDoNotFitTheTask) {
   Enqueue(store(), {TestTask(1, 32)});
   const auto task = Lease(store(), 1, 0).at(0);
   TaskCompletion completion = Completion(task, {TestPoint(64, "A", 1)});
-  EXPECT_EQ(store().CompleteTask(completion).error().code,
+  EXPECT_EQ(store().tasks.CompleteTask(completion).error().code,
             Code::kInvalidArgument);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kLeased);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kLeased);
   completion.lease.task = 999;
-  EXPECT_EQ(store().CompleteTask(completion).error().code, Code::kNotFound);
+  EXPECT_EQ(store().tasks.CompleteTask(completion).error().code,
+            Code::kNotFound);
 }
 
 TEST_P(StoreContract, StoresReportsThatArriveTogetherDespiteBadOnes) {
@@ -200,20 +207,21 @@ TEST_P(StoreContract, StoresReportsThatArriveTogetherDespiteBadOnes) {
           (i % 2 == 0 ? completion.identity.kind : completion.origin.driver) =
               i % 2 == 0 ? "another" : std::string("a\0b", 3);
         }
-        const auto done = store().CompleteTask(completion);
+        const auto done = store().tasks.CompleteTask(completion);
         EXPECT_EQ(done.has_value(), i % 3 != 2) << i;
         if (!done) continue;
-        EXPECT_TRUE(store().CompleteTask(completion)->already);
+        EXPECT_TRUE(store().tasks.CompleteTask(completion)->already);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kTasks; ++i) {
     const auto& task = leased[static_cast<std::size_t>(i)];
-    EXPECT_EQ(store().GetTask(task.id)->state,
+    EXPECT_EQ(store().tasks.GetTask(task.id)->state,
               i % 3 == 2 ? TaskState::kLeased : TaskState::kDone);
   }
-  EXPECT_EQ(store().ListProfiles()->at(0).points, kTasks - kTasks / 3);
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).points,
+            kTasks - kTasks / 3);
 }
 
 TEST_P(StoreContract, RetriesFailuresThreeTimes) {
@@ -227,32 +235,32 @@ TEST_P(StoreContract, RetriesFailuresThreeTimes) {
                               .now_ms = 50};
     const TaskState expected =
         i < kMaxTaskFailures ? TaskState::kPending : TaskState::kFailed;
-    EXPECT_EQ(store().FailTask(failure).value(), expected);
+    EXPECT_EQ(store().tasks.FailTask(failure).value(), expected);
     // A failure reported twice counts once.
-    EXPECT_EQ(store().FailTask(failure).value(), expected);
+    EXPECT_EQ(store().tasks.FailTask(failure).value(), expected);
   }
-  const TaskRecord failed = store().GetTask(task.id).value();
+  const TaskRecord failed = store().tasks.GetTask(task.id).value();
   EXPECT_EQ(failed.error, "failure 3");
   EXPECT_EQ(failed.failures, 3);
   EXPECT_EQ(failed.finished_ms, 50);
   EXPECT_THAT(Lease(store(), 1, 9999), IsEmpty());
-  EXPECT_EQ(store().RetryFailedTasks("none", {}).value(), 0);
-  EXPECT_EQ(store().RetryFailedTasks("", {}).value(), 1);
-  EXPECT_EQ(store().RetryFailedTasks(task.key.kind, {}).value(), 0);
+  EXPECT_EQ(store().tasks.RetryFailedTasks("none", {}).value(), 0);
+  EXPECT_EQ(store().tasks.RetryFailedTasks("", {}).value(), 1);
+  EXPECT_EQ(store().tasks.RetryFailedTasks(task.key.kind, {}).value(), 0);
   EXPECT_EQ(Lease(store(), 1, 0).at(0).attempts, 1);
 }
 
 TEST_P(StoreContract, DoesNotRetryWhatCannotSucceed) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0).at(0);
-  EXPECT_EQ(store().FailTask({task.lease(), {}, "no", false, 5}).value(),
+  EXPECT_EQ(store().tasks.FailTask({task.lease(), {}, "no", false, 5}).value(),
             TaskState::kFailed);
-  EXPECT_EQ(store().FailTask({{999, 1}, {}, "no", false, 5}).error().code,
+  EXPECT_EQ(store().tasks.FailTask({{999, 1}, {}, "no", false, 5}).error().code,
             Code::kNotFound);
   // A measurement that arrives anyway is accepted.
-  EXPECT_FALSE(store().CompleteTask(Completion(task, {}))->already);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
-  EXPECT_EQ(store().GetTask(task.id)->error, "");
+  EXPECT_FALSE(store().tasks.CompleteTask(Completion(task, {}))->already);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kDone);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->error, "");
 }
 
 TEST_P(StoreContract, GivesUpATaskThatKillsItsAgents) {
@@ -263,19 +271,19 @@ TEST_P(StoreContract, GivesUpATaskThatKillsItsAgents) {
     id = Lease(store(), 1, now).at(0).id;
   }
   EXPECT_THAT(Lease(store(), 1, now), IsEmpty());
-  EXPECT_EQ(store().GetTask(id)->state, TaskState::kFailed);
-  EXPECT_NE(store().GetTask(id)->error, "");
+  EXPECT_EQ(store().tasks.GetTask(id)->state, TaskState::kFailed);
+  EXPECT_NE(store().tasks.GetTask(id)->error, "");
 }
 
 TEST_P(StoreContract, ReleasesTheLeasesOfADrainingAgent) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
   const auto of_a = Lease(store(), 2, 0, "a");
   const auto of_b = Lease(store(), 1, 0, "b");
-  EXPECT_EQ(store().ReleaseLeases("a").value(), 2);
-  EXPECT_EQ(store().ReleaseLeases("a").value(), 0);
-  EXPECT_EQ(store().GetTask(of_a[0].id)->state, TaskState::kPending);
-  EXPECT_EQ(store().GetTask(of_a[0].id)->attempts, 0);
-  EXPECT_EQ(store().GetTask(of_b[0].id)->state, TaskState::kLeased);
+  EXPECT_EQ(store().tasks.ReleaseLeases("a").value(), 2);
+  EXPECT_EQ(store().tasks.ReleaseLeases("a").value(), 0);
+  EXPECT_EQ(store().tasks.GetTask(of_a[0].id)->state, TaskState::kPending);
+  EXPECT_EQ(store().tasks.GetTask(of_a[0].id)->attempts, 0);
+  EXPECT_EQ(store().tasks.GetTask(of_b[0].id)->state, TaskState::kLeased);
   const auto again = Lease(store(), 9, 0, "c");
   ASSERT_THAT(again, SizeIs(2));
   EXPECT_NE(again[0].lease_token, of_a[0].lease_token);
@@ -318,16 +326,17 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
     threads.emplace_back([&, t] {
       std::vector<NewTask> mine = tasks;
       if (t % 2 == 1) std::ranges::reverse(mine);
-      const auto result = store().EnqueueTasks(mine, {}, 1);
+      const auto result = store().tasks.EnqueueTasks(mine, {}, 1);
       ASSERT_TRUE(result) << result.error().message;
       added += result->added;
-      EXPECT_TRUE(store().PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
-      EXPECT_TRUE(store().CreatePlan(TestPlan("same")));
+      EXPECT_TRUE(
+          store().plans.PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
+      EXPECT_TRUE(store().plans.CreatePlan(TestPlan("same")));
       // Leases expire at once, so that several agents measure the same task, of
       // whom the last one completes it.
       for (int round = 0; round < 3; ++round) {
         for (const TaskRecord& task : Lease(store(), 40, round * 100)) {
-          const auto done = store().CompleteTask(
+          const auto done = store().tasks.CompleteTask(
               Completion(task, {TestPoint(32, "A", t + 1)}));
           if (!done) {
             EXPECT_EQ(done.error().code, Code::kFailedPrecondition);
@@ -341,15 +350,15 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
   for (std::thread& thread : threads) thread.join();
   for (const TaskRecord& task : Lease(store(), 100, 1000)) {
     ASSERT_TRUE(
-        store().CompleteTask(Completion(task, {TestPoint(32, "A", 9)})));
+        store().tasks.CompleteTask(Completion(task, {TestPoint(32, "A", 9)})));
     ++completed;
   }
   EXPECT_EQ(added, 100);
   EXPECT_EQ(completed, 100);
-  EXPECT_EQ(store().CountTasks(0)->at(ToString(TestKind())).done, 100);
-  EXPECT_EQ(store().ListProfiles()->at(0).points, 100);
-  EXPECT_EQ(store().GetNetwork("n")->revision, 8);
-  EXPECT_THAT(store().ListPlans(10).value(), SizeIs(1));
+  EXPECT_EQ(store().tasks.CountTasks(0)->at(ToString(TestKind())).done, 100);
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).points, 100);
+  EXPECT_EQ(store().plans.GetNetwork("n")->revision, 8);
+  EXPECT_THAT(store().plans.ListPlans(10).value(), SizeIs(1));
 }
 
 }  // namespace

@@ -10,30 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/store/migrations.h"
 #include "tests/contract/store_contract.h"
 
 namespace ucudnn {
 namespace {
-
-// Of two problems, batches and origins.
-std::vector<Measurement> OlderPoints() {
-  std::vector<Measurement> points;
-  for (const int problem : {1, 2}) {
-    for (const std::int64_t batch : {8, 16}) {
-      for (const char* algorithm : {"A", "B"}) {
-        points.push_back(
-            TestMeasurement(problem, TestPoint(batch, algorithm, batch)));
-      }
-      points.back().point.min = Nanoseconds(1);
-      points.back().point.p90 = Nanoseconds(2);
-      points.back().point.enqueue = Nanoseconds(3);
-      points.back().point.outliers = 4;
-      points.back().origin.clocks = {1755, 2619, "power"};
-    }
-  }
-  return points;
-}
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -43,12 +23,14 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
   const auto put = [&](std::int64_t time_ns, UnixMillis at) {
     const std::vector<Measurement> one = {
         TestMeasurement(1, TestPoint(32, "FFT", time_ns), at)};
-    return store().PutMeasurements(one);
+    return store().measurements.PutMeasurements(one);
   };
   const auto time = [&] {
     const std::vector<std::string> problems = {TestTask(1).key.problem};
     const auto profile =
-        store().LoadProfile(ToString(TestKind()), problems, {}).value();
+        store()
+            .measurements.LoadProfile(ToString(TestKind()), problems, {})
+            .value();
     EXPECT_THAT(profile.at(problems[0]), SizeIs(1));
     return profile.at(problems[0]).at(0).time.count();
   };
@@ -64,24 +46,26 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
       TestMeasurement(1, TestPoint(32, "FFT", 1), 3000),
       TestMeasurement(1, TestPoint(32, "FFT", 2), 4000),
       TestMeasurement(1, TestPoint(32, "FFT", 3), 3500)};
-  ASSERT_TRUE(store().PutMeasurements(three));
+  ASSERT_TRUE(store().measurements.PutMeasurements(three));
   EXPECT_EQ(time(), 3);
 }
 
 TEST_P(StoreContract, TakesNewPointsBesideThoseOfMeasuredBatches) {
   const std::vector<Measurement> before = {
       TestMeasurement(1, TestPoint(8, "A", 10))};
-  ASSERT_TRUE(store().PutMeasurements(before));
+  ASSERT_TRUE(store().measurements.PutMeasurements(before));
   const std::vector<Measurement> points = {
       TestMeasurement(1, TestPoint(8, "A", 20)),
       TestMeasurement(1, TestPoint(8, "B", 30)),
       TestMeasurement(1, TestPoint(16, "A", 40)),
       TestMeasurement(2, TestPoint(8, "A", 50))};
-  ASSERT_TRUE(store().PutMeasurements(points));
+  ASSERT_TRUE(store().measurements.PutMeasurements(points));
   const std::vector<std::string> problems = {TestTask(1).key.problem,
                                              TestTask(2).key.problem};
   const auto profile =
-      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+      store()
+          .measurements.LoadProfile(ToString(TestKind()), problems, {})
+          .value();
   EXPECT_THAT(profile.at(problems[0]),
               ElementsAre(TestPoint(8, "A", 20), TestPoint(8, "B", 30),
                           TestPoint(16, "A", 40)));
@@ -104,7 +88,7 @@ TEST_P(StoreContract, TakesTheSameNewPointsFromWritersAtOnce) {
               1, TestPoint(batch, "A" + std::to_string(i), w + 1)));
         }
         together.arrive_and_wait();
-        if (!store().PutMeasurements(points)) ++failed;
+        if (!store().measurements.PutMeasurements(points)) ++failed;
       }
     });
   }
@@ -112,7 +96,9 @@ TEST_P(StoreContract, TakesTheSameNewPointsFromWritersAtOnce) {
   EXPECT_EQ(failed, 0);
   const std::vector<std::string> problems = {TestTask(1).key.problem};
   const auto profile =
-      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+      store()
+          .measurements.LoadProfile(ToString(TestKind()), problems, {})
+          .value();
   EXPECT_THAT(profile.at(problems[0]), SizeIs(kBatches * kAlgorithms));
 }
 
@@ -121,7 +107,7 @@ TEST_P(StoreContract, KeepsWhatSeveralWritersAddToABatch) {
   constexpr int kAlgorithms = 20;
   const std::vector<Measurement> first = {
       TestMeasurement(1, TestPoint(8, "first", 1))};
-  ASSERT_TRUE(store().PutMeasurements(first));
+  ASSERT_TRUE(store().measurements.PutMeasurements(first));
   std::barrier together(kWriters);
   std::atomic<int> failed = 0;
   std::vector<std::jthread> writers;
@@ -131,14 +117,15 @@ TEST_P(StoreContract, KeepsWhatSeveralWritersAddToABatch) {
         const std::vector<Measurement> point = {TestMeasurement(
             1, TestPoint(8, fmt::format("{} of {}", i, w), w + 1))};
         together.arrive_and_wait();
-        if (!store().PutMeasurements(point)) ++failed;
+        if (!store().measurements.PutMeasurements(point)) ++failed;
       }
     });
   }
   writers.clear();
   EXPECT_EQ(failed, 0);
-  EXPECT_THAT(store().LoadMeasurements(ToString(TestKind())).value(),
-              SizeIs(1 + kWriters * kAlgorithms));
+  EXPECT_THAT(
+      store().measurements.LoadMeasurements(ToString(TestKind())).value(),
+      SizeIs(1 + kWriters * kAlgorithms));
 }
 
 TEST_P(StoreContract, KnowsPointsOfSeveralDrivers) {
@@ -150,11 +137,12 @@ TEST_P(StoreContract, KnowsPointsOfSeveralDrivers) {
     return m;
   };
   const auto put = [&](std::vector<Measurement> measured) {
-    ASSERT_TRUE(store().PutMeasurements(measured));
+    ASSERT_TRUE(store().measurements.PutMeasurements(measured));
   };
   const auto times = [&](const std::vector<std::string>& drivers) {
     std::vector<std::int64_t> found;
-    const auto profile = store().LoadProfile(kind, {}, {}, drivers).value();
+    const auto profile =
+        store().measurements.LoadProfile(kind, {}, {}, drivers).value();
     for (const auto& [problem, points] : profile) {
       for (const MeasuredPoint& point : points) {
         found.push_back(point.time.count());
@@ -171,11 +159,11 @@ TEST_P(StoreContract, KnowsPointsOfSeveralDrivers) {
   EXPECT_THAT(times({"new"}), ElementsAre(4, 3));
   EXPECT_THAT(times({}), ElementsAre(4, 2, 3));
   using ByDriver = std::map<std::string, std::int64_t>;
-  EXPECT_EQ(store().ListProfiles()->at(0).points_by_driver,
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).points_by_driver,
             (ByDriver{{"", 1}, {"new", 1}, {"old", 1}}));
   put({under("new", "B", 5), under("new", "C", 6)});
   EXPECT_THAT(times({"old"}), IsEmpty());
-  EXPECT_EQ(store().ListProfiles()->at(0).points_by_driver,
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).points_by_driver,
             (ByDriver{{"new", 3}}));
 }
 
@@ -192,12 +180,14 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
   points.back().point.algorithm.math.clear();
   points.push_back(points.front());
   points.back().point.workspace = 1_MiB;
-  ASSERT_TRUE(store().PutMeasurements(points));
+  ASSERT_TRUE(store().measurements.PutMeasurements(points));
 
   const std::vector<std::string> problems = {
       TestTask(1).key.problem, TestTask(2).key.problem, "unknown"};
   auto profile =
-      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+      store()
+          .measurements.LoadProfile(ToString(TestKind()), problems, {})
+          .value();
   ASSERT_THAT(profile, SizeIs(2));
   const auto& first = profile.at(problems[0]);
   ASSERT_THAT(first, SizeIs(10));
@@ -211,13 +201,18 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
 
   const std::vector<BatchSize> batches = {BatchSize(32), BatchSize(64)};
   profile =
-      store().LoadProfile(ToString(TestKind()), problems, batches).value();
+      store()
+          .measurements.LoadProfile(ToString(TestKind()), problems, batches)
+          .value();
   ASSERT_THAT(profile, SizeIs(1));
   EXPECT_THAT(profile.at(problems[0]), SizeIs(7));
-  EXPECT_THAT(store().LoadProfile("none", problems, {}).value(), IsEmpty());
-  EXPECT_EQ(store().LoadProfile(ToString(TestKind()), {}, batches).value(),
+  EXPECT_THAT(store().measurements.LoadProfile("none", problems, {}).value(),
+              IsEmpty());
+  EXPECT_EQ(store()
+                .measurements.LoadProfile(ToString(TestKind()), {}, batches)
+                .value(),
             profile);
-  EXPECT_THAT(store().ListProfiles().value(),
+  EXPECT_THAT(store().measurements.ListProfiles().value(),
               ElementsAre(ProfileSummary{
                   ToString(TestKind()), 2, 11, 2000, {{"CUDA 13.0", 11}}}));
 }
@@ -233,12 +228,14 @@ TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
   }
   std::vector<Measurement> spoilt = many;
   spoilt.back().origin.device = "\xC0\xAF";
-  EXPECT_EQ(store().PutMeasurements(spoilt).error().code,
+  EXPECT_EQ(store().measurements.PutMeasurements(spoilt).error().code,
             Code::kInvalidArgument);
-  EXPECT_THAT(store().ListProfiles().value(), IsEmpty());
-  ASSERT_TRUE(store().PutMeasurements(many));
+  EXPECT_THAT(store().measurements.ListProfiles().value(), IsEmpty());
+  ASSERT_TRUE(store().measurements.PutMeasurements(many));
   const auto profile =
-      store().LoadProfile(ToString(TestKind()), problems, {}).value();
+      store()
+          .measurements.LoadProfile(ToString(TestKind()), problems, {})
+          .value();
   ASSERT_THAT(profile, SizeIs(400));
   EXPECT_THAT(profile.at(problems[399]), SizeIs(10));
 }
@@ -250,15 +247,16 @@ TEST_P(StoreContract, LoadsProfilesInPagesOfWholeProblems) {
       all.push_back(TestMeasurement(problem, TestPoint(batch, "A", 1)));
     }
   }
-  ASSERT_TRUE(store().PutMeasurements(all));
+  ASSERT_TRUE(store().measurements.PutMeasurements(all));
   const std::string kind = ToString(TestKind());
-  EXPECT_THAT(store().LoadMeasurements(kind).value(), SizeIs(9));
+  EXPECT_THAT(store().measurements.LoadMeasurements(kind).value(), SizeIs(9));
   std::vector<std::size_t> pages;
   std::vector<Measurement> loaded;
   std::string after;
   while (true) {
     // Room for two problems, but not for three.
-    const auto page = store().LoadMeasurements(kind, after, 8).value();
+    const auto page =
+        store().measurements.LoadMeasurements(kind, after, 8).value();
     pages.push_back(page.size());
     if (page.empty()) break;
     after = page.back().problem;
@@ -267,7 +265,8 @@ TEST_P(StoreContract, LoadsProfilesInPagesOfWholeProblems) {
   EXPECT_THAT(pages, ElementsAre(6, 3, 0));
   EXPECT_EQ(loaded, all);
   // One problem at least.
-  EXPECT_THAT(store().LoadMeasurements(kind, "", 1).value(), SizeIs(3));
+  EXPECT_THAT(store().measurements.LoadMeasurements(kind, "", 1).value(),
+              SizeIs(3));
 }
 
 TEST_P(StoreContract, KeepsExtremeNumbers) {
@@ -276,20 +275,24 @@ TEST_P(StoreContract, KeepsExtremeNumbers) {
   Measurement m = TestMeasurement(1, TestPoint(1, "A", kMost), kMax);
   m.point.workspace = Bytes(kMost);
   const std::vector<Measurement> one = {m};
-  ASSERT_TRUE(store().PutMeasurements(one));
+  ASSERT_TRUE(store().measurements.PutMeasurements(one));
   // Values beyond what readers accept.
   std::vector<Measurement> beyond(3, m);
   beyond[0].point.workspace = Bytes::Max();
   beyond[1].point.time = Nanoseconds(kMost + 1);
   beyond[2].point.spread = Nanoseconds(-1);
   for (const Measurement& refused : beyond) {
-    EXPECT_EQ(store().PutMeasurements(std::span(&refused, 1)).error().code,
+    EXPECT_EQ(store()
+                  .measurements.PutMeasurements(std::span(&refused, 1))
+                  .error()
+                  .code,
               Code::kInvalidArgument);
   }
   const std::vector<std::string> problems = {m.problem};
-  EXPECT_THAT(store().LoadProfile(m.kind, problems, {})->at(m.problem),
-              ElementsAre(m.point));
-  EXPECT_EQ(store().ListProfiles()->at(0).last_measured_ms, kMax);
+  EXPECT_THAT(
+      store().measurements.LoadProfile(m.kind, problems, {})->at(m.problem),
+      ElementsAre(m.point));
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).last_measured_ms, kMax);
 }
 
 TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
@@ -303,16 +306,21 @@ TEST_P(StoreContract, ImportsProfilesAsIfTheyHadBeenMeasuredHere) {
     measurements.push_back(m);
     batches.push_back({m.kind, m.problem, BatchSize(32), 64_MiB, "580"});
   }
-  ASSERT_TRUE(store().ImportProfile(measurements, batches, 50));
-  ASSERT_TRUE(store().ImportProfile(measurements, batches, 60));
-  EXPECT_EQ(store().LoadMeasurements(begun.key.kind), measurements);
+  ASSERT_TRUE(store().measurements.ImportProfile(measurements, batches, 50));
+  ASSERT_TRUE(store().measurements.ImportProfile(measurements, batches, 60));
+  EXPECT_EQ(store().measurements.LoadMeasurements(begun.key.kind),
+            measurements);
   // Leased tasks stay leased; the others are done.
-  EXPECT_EQ(store().GetTask(begun.id)->state, TaskState::kLeased);
+  EXPECT_EQ(store().tasks.GetTask(begun.id)->state, TaskState::kLeased);
   EXPECT_THAT(Lease(store(), 9, 20), IsEmpty());
   EXPECT_EQ(Enqueue(store(), {TestTask(3)}).added, 0);
-  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind).value(), SizeIs(2));
-  EXPECT_THAT(store().ListCompleteBatches(begun.key.kind, "forward-c3").value(),
-              ElementsAre(batches[2]));
+  EXPECT_THAT(store().measurements.ListCompleteBatches(begun.key.kind).value(),
+              SizeIs(2));
+  EXPECT_THAT(
+      store()
+          .measurements.ListCompleteBatches(begun.key.kind, "forward-c3")
+          .value(),
+      ElementsAre(batches[2]));
 }
 
 TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
@@ -330,12 +338,12 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
                                .batch = chosen.batch,
                                .goal = goal},
                        .max_workspace = 64_MiB};
-    ASSERT_TRUE(store().EnqueueTasks(std::span(&task, 1), {}, 10));
-    const auto leased = store().LeaseTasks({.kind = chosen.kind,
-                                            .agent = "a",
-                                            .device = "GPU-1",
-                                            .now_ms = 10,
-                                            .until_ms = 20});
+    ASSERT_TRUE(store().tasks.EnqueueTasks(std::span(&task, 1), {}, 10));
+    const auto leased = store().tasks.LeaseTasks({.kind = chosen.kind,
+                                                  .agent = "a",
+                                                  .device = "GPU-1",
+                                                  .now_ms = 10,
+                                                  .until_ms = 20});
     ASSERT_THAT(*leased, SizeIs(1));
     const TaskCompletion completion{
         .lease = leased->front().lease(),
@@ -351,14 +359,17 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
                    .clocks = {.throttle = "thermal"}},
         .now_ms = 1000,
         .cross_check = chosen};
-    ASSERT_TRUE(store().CompleteTask(completion));
-    EXPECT_TRUE(store().CompleteTask(completion)->already);
+    ASSERT_TRUE(store().tasks.CompleteTask(completion));
+    EXPECT_TRUE(store().tasks.CompleteTask(completion)->already);
   };
-  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind()))->points, IsEmpty());
+  EXPECT_THAT(
+      store().measurements.LoadCrossChecks(ToString(TestKind()))->points,
+      IsEmpty());
   complete(check(1, "A"), "");
   // The first choice stays.
   complete(check(1, "B"), "adaptive");
-  auto checks = store().LoadCrossChecks(ToString(TestKind())).value();
+  auto checks =
+      store().measurements.LoadCrossChecks(ToString(TestKind())).value();
   ASSERT_THAT(checks.points, SizeIs(1));
   CrossCheck expected = check(1, "A");
   expected.id = checks.points[0].id;
@@ -376,49 +387,51 @@ TEST_P(StoreContract, KeepsCrossChecksAndWhatDevicesMeasured) {
   EXPECT_THAT(checks.measurements, ElementsAre(first));
   CrossCheckMeasurement second = first;
   second.round = 2;
-  ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
+  ASSERT_TRUE(store().measurements.PutCrossCheckMeasurement(second));
   // What comes later replaces the stored one, though its clock went back.
   second.time = Nanoseconds(90);
   second.driver = "d2";
   second.measured_ms = 500;
-  ASSERT_TRUE(store().PutCrossCheckMeasurement(second));
-  checks = store().LoadCrossChecks(ToString(TestKind())).value();
+  ASSERT_TRUE(store().measurements.PutCrossCheckMeasurement(second));
+  checks = store().measurements.LoadCrossChecks(ToString(TestKind())).value();
   ASSERT_THAT(checks.measurements, SizeIs(2));
   EXPECT_GT(checks.measurements[1].sequence, first.sequence);
   second.sequence = checks.measurements[1].sequence;
   EXPECT_THAT(checks.measurements, ElementsAre(first, second));
-  EXPECT_THAT(store().LoadCrossChecks(ToString(TestKind(1)))->measurements,
-              IsEmpty());
+  EXPECT_THAT(
+      store().measurements.LoadCrossChecks(ToString(TestKind(1)))->measurements,
+      IsEmpty());
 
   // A report of another cross-check with this id is refused.
   const std::string epoch = store().Epoch().value();
-  EXPECT_TRUE(store().PutCrossCheckMeasurement(
+  EXPECT_TRUE(store().measurements.PutCrossCheckMeasurement(
       second, {epoch, expected.kind, expected.problem}));
   for (const ReportIdentity& other :
        {ReportIdentity{"another", expected.kind, expected.problem},
         ReportIdentity{epoch, expected.kind, TestTask(2).key.problem}}) {
-    const Status put = store().PutCrossCheckMeasurement(first, other);
+    const Status put =
+        store().measurements.PutCrossCheckMeasurement(first, other);
     ASSERT_FALSE(put);
     EXPECT_EQ(put.error().code, Code::kFailedPrecondition);
   }
   CrossCheckMeasurement unknown = first;
   unknown.check = 999;
-  EXPECT_EQ(store().PutCrossCheckMeasurement(unknown).error().code,
+  EXPECT_EQ(store().measurements.PutCrossCheckMeasurement(unknown).error().code,
             Code::kNotFound);
 }
 
 TEST_P(StoreContract, KeepsTheLastDeviceModelUnderEachDriver) {
   const auto put = [&](const std::string& driver, UnixMillis at,
                        const std::string& model) {
-    return store().PutDeviceModel({.kind = "k",
-                                   .driver = driver,
-                                   .device = "d",
-                                   .measured_ms = at,
-                                   .model = model});
+    return store().measurements.PutDeviceModel({.kind = "k",
+                                                .driver = driver,
+                                                .device = "d",
+                                                .measured_ms = at,
+                                                .model = model});
   };
   const auto models = [&] {
     std::vector<std::string> texts;
-    const auto records = store().ListDeviceModels("k").value();
+    const auto records = store().measurements.ListDeviceModels("k").value();
     for (const DeviceModelRecord& record : records) {
       texts.push_back(record.driver + " " + record.model);
     }
@@ -438,12 +451,14 @@ TEST_P(StoreContract, KeepsTheLastDeviceModelUnderEachDriver) {
       .device = "d",
       .measured_ms = 1000,
       .model = "again, by a clock that went back"};
-  EXPECT_EQ(store().ListDeviceModels("k")->at(2), expected);
-  EXPECT_THAT(store().ListDeviceModels("other").value(), IsEmpty());
+  EXPECT_EQ(store().measurements.ListDeviceModels("k")->at(2), expected);
+  EXPECT_THAT(store().measurements.ListDeviceModels("other").value(),
+              IsEmpty());
   EXPECT_EQ(put(std::string(513, 'x'), 1, "").error().code,
             Code::kInvalidArgument);
-  EXPECT_EQ(store().PutDeviceModel(DeviceModelRecord()).error().code,
-            Code::kInvalidArgument);
+  EXPECT_EQ(
+      store().measurements.PutDeviceModel(DeviceModelRecord()).error().code,
+      Code::kInvalidArgument);
 }
 
 TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
@@ -451,65 +466,15 @@ TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
   for (int batch = 1; batch <= 10'001; ++batch) {
     many.push_back(TestMeasurement(1, TestPoint(batch, "GEMM", batch)));
   }
-  ASSERT_TRUE(store().PutMeasurements(many));
-  EXPECT_EQ(store().LoadMeasurements(ToString(TestKind()))->size(), 10'001U);
-  const auto last =
-      store().LoadProfile(ToString(TestKind()), std::vector{many[0].problem},
-                          std::vector{BatchSize(10'001)});
+  ASSERT_TRUE(store().measurements.PutMeasurements(many));
+  EXPECT_EQ(store().measurements.LoadMeasurements(ToString(TestKind()))->size(),
+            10'001U);
+  const auto last = store().measurements.LoadProfile(
+      ToString(TestKind()), std::vector{many[0].problem},
+      std::vector{BatchSize(10'001)});
   ASSERT_EQ(last->size(), 1U);
   EXPECT_EQ(last->begin()->second, std::vector{many.back().point});
 }
 
 }  // namespace
-
-void FillOlderSchema(SqlDatabase& database) {
-  std::vector<Migration> older;
-  for (const Migration& migration : Migrations()) {
-    if (migration.version <= 15) older.push_back(migration);
-  }
-  ASSERT_TRUE(Migrate(database, older));
-  ASSERT_TRUE(
-      database.Run(TransactionMode::kWrite, [](SqlTransaction& sql) -> Status {
-        for (const Measurement& m : OlderPoints()) {
-          const MeasuredPoint& p = m.point;
-          UCUDNN_RETURN_IF_ERROR(sql.Execute(
-              "INSERT INTO measurements (kind, problem, batch, algorithm, "
-              "math, "
-              "precision_name, workspace_bytes, time_ns, spread_ns, repeats, "
-              "min_ns, p90_ns, enqueue_ns, outliers, device, driver, "
-              "measured_ms, "
-              "sm_clock_mhz, memory_clock_mhz, throttle) VALUES ($1, $2, $3, "
-              "$4, "
-              "$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
-              "$18, "
-              "$19, $20)",
-              {m.kind,
-               m.problem,
-               p.batch.count(),
-               p.algorithm.name,
-               p.algorithm.math,
-               std::string(Name(p.algorithm.precision)),
-               p.workspace.count(),
-               p.time.count(),
-               p.spread.count(),
-               std::int64_t{p.repeats},
-               p.min.count(),
-               p.p90.count(),
-               p.enqueue.count(),
-               std::int64_t{p.outliers},
-               m.origin.device,
-               m.origin.driver,
-               m.origin.measured_ms,
-               m.origin.clocks.sm_mhz,
-               m.origin.clocks.memory_mhz,
-               m.origin.clocks.throttle}));
-        }
-        return {};
-      }));
-}
-
-void ExpectOlderPoints(Store& store) {
-  EXPECT_EQ(store.LoadMeasurements(ToString(TestKind())), OlderPoints());
-}
-
 }  // namespace ucudnn

@@ -185,9 +185,10 @@ class BothQueues {
       default:
         if (Pick(0, 1) == 0) {
           const std::string agent = Agent();
-          EXPECT_EQ(store_.ReleaseLeases(agent).value(), model_.Release(agent));
+          EXPECT_EQ(store_.tasks.ReleaseLeases(agent).value(),
+                    model_.Release(agent));
         } else if (Pick(0, 4) == 0) {
-          EXPECT_EQ(store_.RetryFailedTasks("", {}).value(),
+          EXPECT_EQ(store_.tasks.RetryFailedTasks("", {}).value(),
                     model_.RetryFailed());
         }
     }
@@ -213,11 +214,12 @@ class BothQueues {
     task.max_workspace = Bytes(Pick(1, 4));
     task.priority = Pick(0, 2);
     const auto expected = model_.Enqueue(task, now_ms_);
-    const auto result = store_.EnqueueTasks(std::span(&task, 1), {}, now_ms_);
+    const auto result =
+        store_.tasks.EnqueueTasks(std::span(&task, 1), {}, now_ms_);
     EXPECT_EQ(result->added, expected.added);
     EXPECT_EQ(result->reopened, expected.reopened);
     if (expected.added == 1) {
-      ids_.push_back(store_.ListTasks({})->back().id);
+      ids_.push_back(store_.tasks.ListTasks({})->back().id);
     }
   }
 
@@ -229,7 +231,7 @@ class BothQueues {
                                .now_ms = now_ms_,
                                .until_ms = now_ms_ + 100};
     auto expected = model_.Lease(request);
-    const auto leased = store_.LeaseTasks(request).value();
+    const auto leased = store_.tasks.LeaseTasks(request).value();
     ASSERT_EQ(leased.size(), expected.size());
     for (std::size_t i = 0; i < leased.size(); ++i) {
       expected[i].lease_token = leased[i].lease_token;
@@ -256,13 +258,13 @@ class BothQueues {
     completion.now_ms = now_ms_;
     if (!model_.HasLatest(task->lease())) {
       completion.lease.task = Id(task->id);
-      EXPECT_EQ(store_.CompleteTask(completion).error().code,
+      EXPECT_EQ(store_.tasks.CompleteTask(completion).error().code,
                 Code::kFailedPrecondition);
       return;
     }
     const auto expected = model_.Complete(completion);
     completion.lease.task = Id(task->id);
-    const auto result = store_.CompleteTask(completion).value();
+    const auto result = store_.tasks.CompleteTask(completion).value();
     EXPECT_EQ(result.already, expected.already);
     EXPECT_EQ(result.reopened, expected.reopened);
   }
@@ -273,13 +275,13 @@ class BothQueues {
     TaskFailure failure{task->lease(), {}, "it broke", Pick(0, 4) > 0, now_ms_};
     if (!model_.HasLatest(task->lease())) {
       failure.lease.task = Id(task->id);
-      EXPECT_EQ(store_.FailTask(failure).error().code,
+      EXPECT_EQ(store_.tasks.FailTask(failure).error().code,
                 Code::kFailedPrecondition);
       return;
     }
     const auto expected = model_.Fail(failure);
     failure.lease.task = Id(task->id);
-    EXPECT_EQ(store_.FailTask(failure).value(), expected);
+    EXPECT_EQ(store_.tasks.FailTask(failure).value(), expected);
   }
 
   void Renew() {
@@ -290,14 +292,14 @@ class BothQueues {
     auto expected = model_.Renew(lease, until_ms);
     for (std::int64_t& id : expected) id = Id(id);
     lease.task = Id(task->id);
-    EXPECT_EQ(store_.RenewLeases(std::span(&lease, 1), until_ms).value(),
+    EXPECT_EQ(store_.tasks.RenewLeases(std::span(&lease, 1), until_ms).value(),
               expected);
   }
 
   void CheckSame() {
     std::vector<TaskRecord> expected = model_.All();
     for (TaskRecord& task : expected) task = Numbered(task);
-    EXPECT_TRUE(store_.ListTasks({}).value() == expected);
+    EXPECT_TRUE(store_.tasks.ListTasks({}).value() == expected);
   }
 
   Store& store_;

@@ -11,20 +11,20 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h2")), 2);
+  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h2")), 2);
   // Returning to old content is a change too.
-  EXPECT_EQ(store().PutNetwork(TestNetwork("n", "h1")), 3);
-  EXPECT_EQ(store().PutNetwork(TestNetwork("m", "h1")), 1);
+  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 3);
+  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("m", "h1")), 1);
 
   NetworkRecord expected = TestNetwork("n", "h2");
   expected.revision = 2;
-  EXPECT_EQ(store().GetNetwork("n", 2).value(), expected);
-  EXPECT_EQ(store().GetNetwork("n")->revision, 3);
-  EXPECT_EQ(store().GetNetwork("n", 4).error().code, Code::kNotFound);
-  EXPECT_EQ(store().GetNetwork("x").error().code, Code::kNotFound);
-  const auto listed = store().ListNetworks(100).value();
+  EXPECT_EQ(store().plans.GetNetwork("n", 2).value(), expected);
+  EXPECT_EQ(store().plans.GetNetwork("n")->revision, 3);
+  EXPECT_EQ(store().plans.GetNetwork("n", 4).error().code, Code::kNotFound);
+  EXPECT_EQ(store().plans.GetNetwork("x").error().code, Code::kNotFound);
+  const auto listed = store().plans.ListNetworks(100).value();
   ASSERT_THAT(listed, SizeIs(2));
   EXPECT_EQ(listed[0].name, "m");
   EXPECT_EQ(listed[1].revision, 3);
@@ -40,19 +40,19 @@ TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
     network.source += static_cast<char>(i * 7 + (i >> 8));
   }
   network.layers = std::string(1 << 20, 'x') + "é'\"\\$1";
-  ASSERT_TRUE(store().PutNetwork(network));
-  EXPECT_TRUE(store().GetNetwork(network.name).value() == network);
+  ASSERT_TRUE(store().plans.PutNetwork(network));
+  EXPECT_TRUE(store().plans.GetNetwork(network.name).value() == network);
   network.source.clear();
   network.hash = "h2";
-  EXPECT_EQ(store().PutNetwork(network), 2);
-  EXPECT_EQ(store().GetNetwork(network.name)->source, "");
+  EXPECT_EQ(store().plans.PutNetwork(network), 2);
+  EXPECT_EQ(store().plans.GetNetwork(network.name)->source, "");
 }
 
 TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
   const auto code = [&](const std::string& name, const std::string& layers) {
     NetworkRecord network = TestNetwork(name, "h");
     network.layers = layers;
-    const auto revision = store().PutNetwork(network);
+    const auto revision = store().plans.PutNetwork(network);
     return revision ? Code::kOk : revision.error().code;
   };
   EXPECT_EQ(code("", ""), Code::kInvalidArgument);
@@ -69,30 +69,31 @@ TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
 }
 
 TEST_P(StoreContract, CreatesOnePlanForAKey) {
-  const CreatedPlan first = store().CreatePlan(TestPlan("k1")).value();
+  const CreatedPlan first = store().plans.CreatePlan(TestPlan("k1")).value();
   EXPECT_FALSE(first.already);
   PlanRecord expected = TestPlan("k1");
   expected.id = first.plan.id;
   EXPECT_EQ(first.plan, expected);
   PlanRecord other = TestPlan("k1");
   other.body = "another";
-  const CreatedPlan again = store().CreatePlan(other).value();
+  const CreatedPlan again = store().plans.CreatePlan(other).value();
   EXPECT_TRUE(again.already);
   EXPECT_EQ(again.plan, expected);
-  EXPECT_EQ(store().GetPlan(expected.id).value(), expected);
-  EXPECT_EQ(store().FindPlan("k1").value(), expected);
-  EXPECT_EQ(store().FindPlan("k2").value(), std::nullopt);
-  EXPECT_EQ(store().GetPlan(expected.id + 1).error().code, Code::kNotFound);
+  EXPECT_EQ(store().plans.GetPlan(expected.id).value(), expected);
+  EXPECT_EQ(store().plans.FindPlan("k1").value(), expected);
+  EXPECT_EQ(store().plans.FindPlan("k2").value(), std::nullopt);
+  EXPECT_EQ(store().plans.GetPlan(expected.id + 1).error().code,
+            Code::kNotFound);
 }
 
 TEST_P(StoreContract, ListsPlansWithoutTheirMemoryPlans) {
   PlanRecord plan = TestPlan("k");
   plan.memory_plans = "[\"" + std::string(3 << 20, 'm') + "\"]";
-  plan.id = store().CreatePlan(plan)->plan.id;
-  EXPECT_TRUE(store().GetPlan(plan.id).value() == plan);
-  EXPECT_TRUE(store().FindPlan("k").value() == plan);
-  EXPECT_TRUE(store().CreatePlan(plan)->plan == plan);
-  const auto listed = store().ListPlans(1).value();
+  plan.id = store().plans.CreatePlan(plan)->plan.id;
+  EXPECT_TRUE(store().plans.GetPlan(plan.id).value() == plan);
+  EXPECT_TRUE(store().plans.FindPlan("k").value() == plan);
+  EXPECT_TRUE(store().plans.CreatePlan(plan)->plan == plan);
+  const auto listed = store().plans.ListPlans(1).value();
   plan.memory_plans.clear();
   EXPECT_EQ(listed.at(0), plan);
 }
@@ -100,19 +101,20 @@ TEST_P(StoreContract, ListsPlansWithoutTheirMemoryPlans) {
 TEST_P(StoreContract, ListsPlansNewestFirstPageByPage) {
   std::vector<std::int64_t> ids;
   for (const char* key : {"a", "b", "c", "d"}) {
-    ids.push_back(store().CreatePlan(TestPlan(key))->plan.id);
+    ids.push_back(store().plans.CreatePlan(TestPlan(key))->plan.id);
   }
   EXPECT_TRUE(std::ranges::is_sorted(ids));
-  auto page = store().ListPlans(2).value();
+  auto page = store().plans.ListPlans(2).value();
   ASSERT_THAT(page, SizeIs(2));
   EXPECT_EQ(page[0].key, "d");
   EXPECT_EQ(page[1].key, "c");
-  page = store().ListPlans(5, page[1].id).value();
+  page = store().plans.ListPlans(5, page[1].id).value();
   ASSERT_THAT(page, SizeIs(2));
   EXPECT_EQ(page[0].key, "b");
-  EXPECT_THAT(store().ListPlans(1, std::int64_t{1} << 40).value(), SizeIs(1));
-  EXPECT_THAT(store().ListPlans(0).value(), IsEmpty());
-  EXPECT_EQ(store().ListPlans(-1).error().code, Code::kInvalidArgument);
+  EXPECT_THAT(store().plans.ListPlans(1, std::int64_t{1} << 40).value(),
+              SizeIs(1));
+  EXPECT_THAT(store().plans.ListPlans(0).value(), IsEmpty());
+  EXPECT_EQ(store().plans.ListPlans(-1).error().code, Code::kInvalidArgument);
 }
 
 }  // namespace

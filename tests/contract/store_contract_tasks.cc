@@ -15,14 +15,14 @@ TEST_P(StoreContract, EnqueuesAKeyOnce) {
   EXPECT_EQ(first.added, 2);
   EXPECT_EQ(first.reopened, 0);
   EXPECT_EQ(Enqueue(store(), {TestTask(2), TestTask(2, 64)}).added, 1);
-  const auto tasks = store().ListTasks({}).value();
+  const auto tasks = store().tasks.ListTasks({}).value();
   ASSERT_THAT(tasks, SizeIs(3));
   EXPECT_EQ(tasks[0].key, TestTask(1).key);
   EXPECT_EQ(tasks[0].max_workspace, 64_MiB);
   EXPECT_EQ(tasks[0].state, TaskState::kPending);
   EXPECT_EQ(tasks[0].created_ms, 1);
-  EXPECT_EQ(store().GetTask(tasks[0].id).value(), tasks[0]);
-  EXPECT_EQ(store().GetTask(12345).error().code, Code::kNotFound);
+  EXPECT_EQ(store().tasks.GetTask(tasks[0].id).value(), tasks[0]);
+  EXPECT_EQ(store().tasks.GetTask(12345).error().code, Code::kNotFound);
 }
 
 TEST_P(StoreContract, DistinguishesTasksByGoal) {
@@ -34,13 +34,14 @@ TEST_P(StoreContract, DistinguishesTasksByGoal) {
   ASSERT_THAT(tasks, SizeIs(2));
   EXPECT_EQ(tasks[1].key, adaptive.key);
   const std::vector<TaskKey> keys = {adaptive.key};
-  EXPECT_THAT(store().FindTasks(keys).value(), ElementsAre(tasks[1]));
+  EXPECT_THAT(store().tasks.FindTasks(keys).value(), ElementsAre(tasks[1]));
   // Only tasks with a goal may have points of smaller batches.
   const std::vector<MeasuredPoint> smaller = {TestPoint(8, "FFT", 5)};
-  EXPECT_EQ(store().CompleteTask(Completion(tasks[0], smaller)).error().code,
-            Code::kInvalidArgument);
-  EXPECT_TRUE(store().CompleteTask(Completion(tasks[1], smaller)));
-  EXPECT_EQ(store().GetTask(tasks[1].id)->state, TaskState::kDone);
+  EXPECT_EQ(
+      store().tasks.CompleteTask(Completion(tasks[0], smaller)).error().code,
+      Code::kInvalidArgument);
+  EXPECT_TRUE(store().tasks.CompleteTask(Completion(tasks[1], smaller)));
+  EXPECT_EQ(store().tasks.GetTask(tasks[1].id)->state, TaskState::kDone);
 }
 
 TEST_P(StoreContract, KeepsPartialResultsOfATask) {
@@ -52,13 +53,15 @@ TEST_P(StoreContract, KeepsPartialResultsOfATask) {
   point.min = Nanoseconds(490);
   point.p90 = Nanoseconds(530);
   point.enqueue = Nanoseconds(70);
-  EXPECT_TRUE(store().AddToTask(Completion(task, {point})));
-  EXPECT_EQ(store().GetTask(task.id).value(), task);
-  EXPECT_THAT(
-      store().LoadProfile(task.key.kind, {}, {}).value().at(task.key.problem),
-      ElementsAre(point));
+  EXPECT_TRUE(store().tasks.AddToTask(Completion(task, {point})));
+  EXPECT_EQ(store().tasks.GetTask(task.id).value(), task);
+  EXPECT_THAT(store()
+                  .measurements.LoadProfile(task.key.kind, {}, {})
+                  .value()
+                  .at(task.key.problem),
+              ElementsAre(point));
   EXPECT_EQ(store()
-                .AddToTask(Completion(task, {TestPoint(64, "FFT", 1)}))
+                .tasks.AddToTask(Completion(task, {TestPoint(64, "FFT", 1)}))
                 .error()
                 .code,
             Code::kInvalidArgument);
@@ -70,25 +73,27 @@ TEST_P(StoreContract, ReopensTasksDoneUnderAnotherDriver) {
   for (const TaskRecord& task : Lease(store(), 9, 10)) {
     TaskCompletion completion = Completion(task, {TestPoint(32, "FFT", 5)});
     completion.origin.driver = task.key.problem == "forward-c1" ? "old" : "new";
-    ASSERT_TRUE(store().CompleteTask(completion));
+    ASSERT_TRUE(store().tasks.CompleteTask(completion));
     keys.push_back(task.key);
   }
   const std::string kind = keys.at(0).kind;
   const std::vector<std::string> drivers = {"new", "newer"};
-  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers, {}), 1);
-  EXPECT_EQ(store().ReopenStaleTasks(kind, keys, drivers, {}), 0);
+  EXPECT_EQ(store().tasks.ReopenStaleTasks(kind, keys, drivers, {}), 1);
+  EXPECT_EQ(store().tasks.ReopenStaleTasks(kind, keys, drivers, {}), 0);
   EXPECT_THAT(Problems(Lease(store(), 9, 20)), ElementsAre("forward-c1"));
   // Points measured under another driver are not loaded with the rest.
-  EXPECT_THAT(store().LoadProfile(kind, {}, {}).value(), SizeIs(2));
-  EXPECT_THAT(store().LoadProfile(kind, {}, {}, drivers).value(), SizeIs(1));
-  const auto summaries = store().ListProfiles().value();
+  EXPECT_THAT(store().measurements.LoadProfile(kind, {}, {}).value(),
+              SizeIs(2));
+  EXPECT_THAT(store().measurements.LoadProfile(kind, {}, {}, drivers).value(),
+              SizeIs(1));
+  const auto summaries = store().measurements.ListProfiles().value();
   EXPECT_EQ(summaries.at(0).points_by_driver.at("old"), 1);
 }
 
 TEST_P(StoreContract, ReopensATaskForALargerCap) {
   Enqueue(store(), {TestTask(1)});
   const auto task = Lease(store(), 1, 0).at(0);
-  ASSERT_TRUE(store().CompleteTask(Completion(task, {})));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(task, {})));
   NewTask larger = TestTask(1);
   larger.max_workspace = 32_MiB;
   EXPECT_EQ(Enqueue(store(), {larger}).reopened, 0);
@@ -96,13 +101,13 @@ TEST_P(StoreContract, ReopensATaskForALargerCap) {
   const EnqueueResult result = Enqueue(store(), {larger, TestTask(1)});
   EXPECT_EQ(result.added, 0);
   EXPECT_EQ(result.reopened, 1);
-  const TaskRecord open = store().GetTask(task.id).value();
+  const TaskRecord open = store().tasks.GetTask(task.id).value();
   EXPECT_EQ(open.state, TaskState::kPending);
   EXPECT_EQ(open.max_workspace, 128_MiB);
   EXPECT_EQ(open.finished_ms, 0);
   // The old completion, repeated, does not finish it.
-  EXPECT_TRUE(store().CompleteTask(Completion(task, {}))->reopened);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kPending);
+  EXPECT_TRUE(store().tasks.CompleteTask(Completion(task, {}))->reopened);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kPending);
 }
 
 TEST_P(StoreContract, ContinuesATaskWhoseCapRoseWhileItRan) {
@@ -111,28 +116,28 @@ TEST_P(StoreContract, ContinuesATaskWhoseCapRoseWhileItRan) {
   NewTask larger = TestTask(1);
   larger.max_workspace = 128_MiB;
   EXPECT_EQ(Enqueue(store(), {larger}).reopened, 0);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kLeased);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kLeased);
   const auto result =
-      store().CompleteTask(Completion(task, {TestPoint(32, "A", 1)}));
+      store().tasks.CompleteTask(Completion(task, {TestPoint(32, "A", 1)}));
   EXPECT_TRUE(result->reopened);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kPending);
-  EXPECT_EQ(store().ListProfiles()->at(0).points, 1);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kPending);
+  EXPECT_EQ(store().measurements.ListProfiles()->at(0).points, 1);
   const auto again = Lease(store(), 1, 0).at(0);
   EXPECT_EQ(again.max_workspace, 128_MiB);
-  EXPECT_FALSE(store().CompleteTask(Completion(again, {}))->reopened);
-  EXPECT_EQ(store().GetTask(task.id)->state, TaskState::kDone);
+  EXPECT_FALSE(store().tasks.CompleteTask(Completion(again, {}))->reopened);
+  EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kDone);
 }
 
 TEST_P(StoreContract, CountsProgress) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3), TestTask(4, 32, 1)});
   const auto leased = Lease(store(), 2, 0);
-  ASSERT_TRUE(store().CompleteTask(Completion(leased[0], {})));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(leased[0], {})));
   const TaskCounts all{.pending = 1, .leased = 1, .done = 1, .failed = 0};
-  EXPECT_EQ(store().CountTasks(99)->at(ToString(TestKind())), all);
-  EXPECT_EQ(store().CountTasks(99)->at(ToString(TestKind(1))).total(), 1);
+  EXPECT_EQ(store().tasks.CountTasks(99)->at(ToString(TestKind())), all);
+  EXPECT_EQ(store().tasks.CountTasks(99)->at(ToString(TestKind(1))).total(), 1);
   // A task whose lease has expired waits for another device.
-  EXPECT_EQ(store().CountTasks(100)->at(ToString(TestKind())).leased, 0);
-  EXPECT_EQ(store().CountTasks(100)->at(ToString(TestKind())).pending, 2);
+  EXPECT_EQ(store().tasks.CountTasks(100)->at(ToString(TestKind())).leased, 0);
+  EXPECT_EQ(store().tasks.CountTasks(100)->at(ToString(TestKind())).pending, 2);
 }
 
 TEST_P(StoreContract, ListsTasksByFilter) {
@@ -140,55 +145,57 @@ TEST_P(StoreContract, ListsTasksByFilter) {
   const auto leased = Lease(store(), 1, 0);
   TaskFilter filter;
   filter.kind = ToString(TestKind());
-  EXPECT_THAT(store().ListTasks(filter).value(), SizeIs(2));
+  EXPECT_THAT(store().tasks.ListTasks(filter).value(), SizeIs(2));
   filter = {};
   filter.state = TaskState::kLeased;
-  EXPECT_THAT(store().ListTasks(filter).value(), ElementsAre(leased[0]));
+  EXPECT_THAT(store().tasks.ListTasks(filter).value(), ElementsAre(leased[0]));
   filter.now_ms = 99;
   filter.expired = true;
-  EXPECT_THAT(store().ListTasks(filter).value(), IsEmpty());
+  EXPECT_THAT(store().tasks.ListTasks(filter).value(), IsEmpty());
   filter.now_ms = 100;
-  EXPECT_THAT(store().ListTasks(filter).value(), ElementsAre(leased[0]));
+  EXPECT_THAT(store().tasks.ListTasks(filter).value(), ElementsAre(leased[0]));
   filter.expired = false;
-  EXPECT_THAT(store().ListTasks(filter).value(), IsEmpty());
+  EXPECT_THAT(store().tasks.ListTasks(filter).value(), IsEmpty());
   filter = {};
   filter.after_id = leased[0].id;
   filter.limit = 1;
-  EXPECT_THAT(Problems(store().ListTasks(filter).value()),
+  EXPECT_THAT(Problems(store().tasks.ListTasks(filter).value()),
               ElementsAre("forward-c2"));
   const std::vector<TaskKey> keys = {TestTask(2).key, TestTask(1).key,
                                      TestTask(9).key};
-  EXPECT_THAT(Problems(store().FindTasks(keys).value()),
+  EXPECT_THAT(Problems(store().tasks.FindTasks(keys).value()),
               ElementsAre("forward-c1", "forward-c2"));
 }
 
 TEST_P(StoreContract, CancelsOpenTasksUntilTheyAreOpenedAgain) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3), TestTask(4)});
   const auto leased = Lease(store(), 2, 0);
-  ASSERT_TRUE(store().CompleteTask(Completion(leased[0], {})));
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(leased[0], {})));
   std::vector<std::int64_t> ids;
-  const auto tasks = store().ListTasks({}).value();
+  const auto tasks = store().tasks.ListTasks({}).value();
   for (const TaskRecord& task : tasks) {
     ids.push_back(task.id);
   }
   ids.pop_back();
   const TaskCounts open{.pending = 1, .leased = 1};
-  EXPECT_EQ(store().CancelTasks(ids, "by alice: enough", 50).value(), open);
-  EXPECT_EQ(store().CancelTasks(ids, "by bob", 60).value(), TaskCounts());
-  const TaskRecord cancelled = store().GetTask(ids[2]).value();
+  EXPECT_EQ(store().tasks.CancelTasks(ids, "by alice: enough", 50).value(),
+            open);
+  EXPECT_EQ(store().tasks.CancelTasks(ids, "by bob", 60).value(), TaskCounts());
+  const TaskRecord cancelled = store().tasks.GetTask(ids[2]).value();
   EXPECT_EQ(cancelled.state, TaskState::kCancelled);
   EXPECT_EQ(cancelled.error, "by alice: enough");
   EXPECT_EQ(cancelled.finished_ms, 50);
-  EXPECT_EQ(store().GetTask(ids[1])->device, "");
-  EXPECT_EQ(store().CountTasks(50)->at(ToString(TestKind())).cancelled, 2);
+  EXPECT_EQ(store().tasks.GetTask(ids[1])->device, "");
+  EXPECT_EQ(store().tasks.CountTasks(50)->at(ToString(TestKind())).cancelled,
+            2);
   // No device takes them, and requests by others leave them cancelled, but the
   // device that measures one may complete it.
   EXPECT_EQ(Enqueue(store(), {TestTask(2), TestTask(3)}).added, 0);
   EXPECT_THAT(Problems(Lease(store(), 9, 500)), ElementsAre("forward-c4"));
-  ASSERT_TRUE(store().CompleteTask(Completion(leased[1], {})));
-  EXPECT_EQ(store().GetTask(leased[1].id)->state, TaskState::kDone);
+  ASSERT_TRUE(store().tasks.CompleteTask(Completion(leased[1], {})));
+  EXPECT_EQ(store().tasks.GetTask(leased[1].id)->state, TaskState::kDone);
   const std::vector<TaskKey> keys = {TestTask(1).key, TestTask(3).key};
-  EXPECT_EQ(store().ReopenCancelledTasks(keys, {}).value(), 1);
+  EXPECT_EQ(store().tasks.ReopenCancelledTasks(keys, {}).value(), 1);
   EXPECT_THAT(Problems(Lease(store(), 9, 550)), ElementsAre("forward-c3"));
 }
 
@@ -202,7 +209,7 @@ TEST_P(StoreContract, EnqueuesManyTasksAtOnce) {
   EXPECT_EQ(Enqueue(store(), tasks).added, 3000);
   for (NewTask& task : tasks) task.max_workspace = 65_MiB;
   EXPECT_EQ(Enqueue(store(), tasks).added, 0);
-  EXPECT_THAT(store().FindTasks(keys).value(), SizeIs(3000));
+  EXPECT_THAT(store().tasks.FindTasks(keys).value(), SizeIs(3000));
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ class MetricsTest : public ::testing::Test {
   }
 
   std::string Text() {
-    return metrics_.Text(coordinator_.GetStatus({}).value(),
+    return metrics_.Text(coordinator_.upkeep.GetStatus({}).value(),
                          std::chrono::milliseconds(1'500),
-                         coordinator_.activity());
+                         coordinator_.context.activity);
   }
 
   // A running job whose steps became longer.
@@ -41,7 +41,7 @@ class MetricsTest : public ::testing::Test {
     v1::RegisterJobRequest job;
     job.set_job_id("job");
     job.add_ranks();
-    ASSERT_TRUE(coordinator_.RegisterJob(job));
+    ASSERT_TRUE(coordinator_.jobs.RegisterJob(job));
     v1::ReportStepsRequest report;
     report.set_job_id("job");
     v1::StepBatch& batch = *report.add_batches();
@@ -49,14 +49,14 @@ class MetricsTest : public ::testing::Test {
     for (int step = 0; step < 48; ++step) {
       batch.add_step_ns(step < 16 ? 10'000'000 : 14'000'000);
     }
-    ASSERT_TRUE(coordinator_.ReportSteps(report));
+    ASSERT_TRUE(coordinator_.jobs.ReportSteps(report));
   }
 
   void Pass(seconds time) {
     for (seconds passed{0}; passed < time; passed += seconds(1)) {
       clock_.Advance(seconds(1));
-      ASSERT_TRUE(coordinator_.Maintain());
-      coordinator_.AwaitWatch();
+      ASSERT_TRUE(coordinator_.upkeep.Maintain());
+      coordinator_.jobs.AwaitWatch();
     }
   }
 
@@ -117,7 +117,7 @@ TEST_F(MetricsTest, CountWhoIsLost) {
   Drift();
   v1::RegisterRequest agent;
   agent.set_agent_id("agent");
-  ASSERT_TRUE(coordinator_.Register(agent));
+  ASSERT_TRUE(coordinator_.agents.Register(agent));
   EXPECT_THAT(Text(), HasSubstr("\nucudnn_agents_lost_total 0\n"));
   Pass(seconds(45));
   EXPECT_THAT(Text(), HasSubstr("\nucudnn_agents_lost_total 1\n"));

@@ -112,38 +112,39 @@ class OpenApiTest : public ::testing::Test {
   // A node with a device that measures, a network, its plan, and a job that
   // runs the plan and one that ended.
   OpenApiTest() {
-    UCUDNN_CHECK(
-        coordinator_.Register(test::Agent("node-1", "device-0")).has_value());
-    UCUDNN_CHECK(coordinator_.PutNetwork(test::PutTiny()).has_value());
-    constexpr std::array<std::int64_t, 3> kBatches = {1, 2, 4};
-    UCUDNN_CHECK(coordinator_.PutProfile(test::Measured(kKind, 10, kBatches))
+    UCUDNN_CHECK(coordinator_.agents.Register(test::Agent("node-1", "device-0"))
                      .has_value());
+    UCUDNN_CHECK(coordinator_.networks.PutNetwork(test::PutTiny()).has_value());
+    constexpr std::array<std::int64_t, 3> kBatches = {1, 2, 4};
+    UCUDNN_CHECK(
+        coordinator_.measuring.PutProfile(test::Measured(kKind, 10, kBatches))
+            .has_value());
     request_.set_network("tiny");
     request_.set_batch(4);
     request_.set_workspace_limit_bytes(1 << 20);
     request_.set_batch_policy("undivided");
     request_.add_device_kinds(kKind);
-    const auto plan = coordinator_.CreatePlan(request_);
+    const auto plan = coordinator_.plans.CreatePlan(request_);
     UCUDNN_CHECK(plan.has_value() && plan->id() == 1);
     AddJob("job");
     AddJob("ended");
     v1::FinishJobRequest finish;
     finish.set_job_id("ended");
-    UCUDNN_CHECK(coordinator_.FinishJob(finish).has_value());
+    UCUDNN_CHECK(coordinator_.jobs.FinishJob(finish).has_value());
     // A campaign with a task that the device measures.
     v1::MeasureRequest measure;
     *measure.mutable_plan() = request_;
     measure.mutable_plan()->set_batch(8);
-    UCUDNN_CHECK(coordinator_.Measure(measure).has_value());
+    UCUDNN_CHECK(coordinator_.jobs.Measure(measure).has_value());
     v1::LeaseTasksRequest lease;
     lease.set_agent_id("node-1");
     lease.set_device_id("device-0");
     lease.set_max_tasks(1);
-    UCUDNN_CHECK(coordinator_.LeaseTasks(lease)->tasks_size() == 1);
+    UCUDNN_CHECK(coordinator_.measuring.LeaseTasks(lease)->tasks_size() == 1);
     v1::HoldAgentRequest hold;
     hold.set_agent_id("node-1");
     hold.set_what("resume");
-    UCUDNN_CHECK(coordinator_.HoldAgent(hold).has_value());
+    UCUDNN_CHECK(coordinator_.jobs.HoldAgent(hold).has_value());
   }
 
   void AddJob(const std::string& id) {
@@ -152,13 +153,13 @@ class OpenApiTest : public ::testing::Test {
     *job.mutable_request() = request_;
     job.set_plan_id(1);
     job.add_ranks()->set_device_id("device-0");
-    UCUDNN_CHECK(coordinator_.RegisterJob(job).has_value());
+    UCUDNN_CHECK(coordinator_.jobs.RegisterJob(job).has_value());
     v1::ReportStepsRequest report;
     report.set_job_id(id);
     v1::StepBatch& batch = *report.add_batches();
     batch.set_revision(1);
     for (int step = 0; step < 40; ++step) batch.add_step_ns(20'000);
-    UCUDNN_CHECK(coordinator_.ReportSteps(report).has_value());
+    UCUDNN_CHECK(coordinator_.jobs.ReportSteps(report).has_value());
   }
 
   // The path of an operation with the examples of its parameters.
@@ -258,10 +259,11 @@ TEST_F(OpenApiTest, TellsTheFieldsOfEachAnswer) {
       if (id == "DeleteJob") example = "/v1/jobs/ended";
       if (id == "DeletePlan") example = "/v1/plans/2";
       if (id == "DeleteAgent") {
-        ASSERT_TRUE(coordinator_.Register(test::Agent("left", "left-0")));
+        ASSERT_TRUE(
+            coordinator_.agents.Register(test::Agent("left", "left-0")));
         v1::LeaveRequest leave;
         leave.set_agent_id("left");
-        ASSERT_TRUE(coordinator_.Leave(leave));
+        ASSERT_TRUE(coordinator_.agents.Leave(leave));
         example = "/v1/agents/left";
       }
       if (id == "DeleteNetwork") {
@@ -274,8 +276,8 @@ TEST_F(OpenApiTest, TellsTheFieldsOfEachAnswer) {
         // Another limit gives another plan, which no job has.
         v1::PlanRequest other = request_;
         other.set_workspace_limit_bytes(2 << 20);
-        example =
-            "/v1/plans/" + std::to_string(coordinator_.CreatePlan(other)->id());
+        example = "/v1/plans/" +
+                  std::to_string(coordinator_.plans.CreatePlan(other)->id());
       }
       const auto answer = Call(example, method, id);
       ASSERT_TRUE(answer) << method << " " << path;

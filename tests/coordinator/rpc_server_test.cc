@@ -94,7 +94,7 @@ class RpcServerTest : public ::testing::Test {
 
   std::string MetricsText() const {
     return metrics_.Text({}, std::chrono::nanoseconds(0),
-                         coordinator_.activity());
+                         coordinator_.context.activity);
   }
 
   // How a method answers an empty request.

@@ -190,7 +190,7 @@ void AddTasks(const std::string& url, std::int64_t count) {
                      Bytes(1 << 30),
                      0});
     if (tasks.size() < 10'000 && i + 1 < count) continue;
-    store->EnqueueTasks(tasks, {}, 1).value();
+    store->tasks.EnqueueTasks(tasks, {}, 1).value();
     tasks.clear();
   }
 }
@@ -269,12 +269,12 @@ void AddCrossChecks(const std::string& url, int devices) {
   for (int i = 0; i < kChecks; ++i) {
     const NewTask task{
         {kind, fmt::format("made-up check {}", i), BatchSize(8)}, 1_GiB, 0};
-    store->EnqueueTasks({&task, 1}, {}, 1).value();
-    const auto leased = store->LeaseTasks({.kind = kind,
-                                           .agent = "agent",
-                                           .device = "agent",
-                                           .now_ms = 1,
-                                           .until_ms = 2});
+    store->tasks.EnqueueTasks({&task, 1}, {}, 1).value();
+    const auto leased = store->tasks.LeaseTasks({.kind = kind,
+                                                 .agent = "agent",
+                                                 .device = "agent",
+                                                 .now_ms = 1,
+                                                 .until_ms = 2});
     TaskCompletion completion;
     completion.lease = leased->at(0).lease();
     completion.max_workspace = task.max_workspace;
@@ -284,9 +284,10 @@ void AddCrossChecks(const std::string& url, int devices) {
     check.problem = task.key.problem;
     check.batch = task.key.batch;
     check.algorithm.name = "ALGORITHM";
-    store->CompleteTask(completion).value();
+    store->tasks.CompleteTask(completion).value();
   }
-  const KindCrossChecks checks = store->LoadCrossChecks(kind).value();
+  const KindCrossChecks checks =
+      store->measurements.LoadCrossChecks(kind).value();
   for (const CrossCheck& check : checks.points) {
     for (int i = 0; i < devices; ++i) {
       const CrossCheckMeasurement measured{
@@ -294,7 +295,8 @@ void AddCrossChecks(const std::string& url, int devices) {
           .device = i == 0 ? "agent" : fmt::format("device {}", i),
           .driver = "1",
           .time = Nanoseconds(1'000)};
-      UCUDNN_CHECK(store->PutCrossCheckMeasurement(measured).has_value());
+      UCUDNN_CHECK(
+          store->measurements.PutCrossCheckMeasurement(measured).has_value());
     }
   }
 }

@@ -377,7 +377,7 @@ TEST_F(AccessTest, KeepsWhoReallyDidSomething) {
   ASSERT_TRUE(
       Call(channel, "/ucudnn.v1.CoordinatorService/DeleteNetwork", {}, remove)
           .ok());
-  const auto actions = coordinator_.ListActions({});
+  const auto actions = coordinator_.upkeep.ListActions({});
   ASSERT_EQ(actions.value().actions_size(), 1);
   EXPECT_EQ(actions->actions(0).who(), "admin alice");
 }

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "coordinator/store/migrations.h"
+#include "coordinator/store/schema.h"
 #include "coordinator/store/sql_database.h"
 #include "tests/contract/store_contract.h"
 #include "tests/support/process.h"
@@ -14,6 +14,7 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -102,44 +103,52 @@ TEST(SqliteStoreTest, OpensAFileFromManyThreadsAtOnce) {
     threads.emplace_back([&] {
       const auto store = OpenStore(database.url());
       ASSERT_TRUE(store) << store.error().message;
-      EXPECT_EQ((*store)->SchemaVersion(), 19);
+      EXPECT_TRUE((*store)->CheckWritable());
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(SqliteStoreTest, PacksThePointsOfAnOlderSchema) {
-  const FileDatabase file;
-  FillOlderSchema(*OpenSqlite(file.url()).value());
-  ExpectOlderPoints(*OpenStore(file.url()).value());
-}
-
 // Changes the file behind the store's back.
-void Exec(const std::string& file, const char* sql) {
+void Exec(const std::string& file, const std::string& sql) {
   sqlite3* handle = nullptr;
   ASSERT_EQ(sqlite3_open(file.c_str(), &handle), SQLITE_OK);
-  EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+  EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr),
+            SQLITE_OK)
       << sqlite3_errmsg(handle);
   sqlite3_close(handle);
 }
 
-TEST(SqliteStoreTest, RefusesADatabaseOfANewerVersion) {
+TEST(SqliteStoreTest, RefusesADatabaseOfAnotherVersion) {
   const FileDatabase database;
   ASSERT_TRUE(OpenStore(database.url()));
-  Exec(database.file(), "INSERT INTO schema_version VALUES (99, '0099_later')");
-  const auto store = OpenStore(database.url());
-  ASSERT_FALSE(store);
-  EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
-  EXPECT_THAT(store.error().message, HasSubstr("99"));
+  for (const std::string version : {"18", "99"}) {
+    Exec(database.file(), "UPDATE schema_version SET version = " + version);
+    const auto store = OpenStore(database.url());
+    ASSERT_FALSE(store) << version;
+    EXPECT_EQ(store.error().code, Code::kFailedPrecondition);
+    EXPECT_THAT(
+        store.error().message,
+        AllOf(HasSubstr("has schema version " + version),
+              HasSubstr(fmt::format("writes version {}:", kSchemaVersion)),
+              HasSubstr("profiles export")));
+  }
+}
+
+TEST(SqliteStoreTest, KeepsADatabaseOfSomethingElseAsItIs) {
+  const FileDatabase database;
+  Exec(database.file(), "CREATE TABLE plans (x INTEGER)");
+  ASSERT_FALSE(OpenStore(database.url()));
+  Exec(database.file(), "DROP TABLE plans");
+  EXPECT_TRUE(OpenStore(database.url()));
 }
 
 TEST(SqliteStoreTest, ReportsAFullDisk) {
   const FileDatabase file;
   const auto database = OpenSqlite(file.url()).value();
   const auto run = [&](const std::string& script) {
-    return database->Run(TransactionMode::kWrite, [&](SqlTransaction& sql) {
-      return sql.ExecuteScript(script);
-    });
+    return database->Write(
+        [&](SqlTransaction& sql) { return sql.ExecuteScript(script); });
   };
   ASSERT_TRUE(run("CREATE TABLE a (x BLOB); PRAGMA max_page_count = 10"));
   const Status full = run("INSERT INTO a VALUES (zeroblob(1000000))");
@@ -154,7 +163,7 @@ TEST(SqliteStoreTest, FailsWithoutTellingItsFile) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
   Exec(file.file(), "DROP TABLE plans");
-  const auto failed = store->FindPlan("k");
+  const auto failed = store->plans.FindPlan("k");
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().message, HasSubstr("SQLite: no such table"));
   EXPECT_THAT(failed.error().message, Not(HasSubstr(file.file())));
@@ -163,38 +172,15 @@ TEST(SqliteStoreTest, FailsWithoutTellingItsFile) {
 TEST(SqliteStoreTest, LetsReadersContinueDuringAWrite) {
   const FileDatabase file;
   const auto store = OpenStore(file.url()).value();
-  ASSERT_TRUE(store->CreatePlan(TestPlan("k")));
+  ASSERT_TRUE(store->plans.CreatePlan(TestPlan("k")));
   auto database = OpenSqlite(file.url()).value();
-  const Status status = database->Run(
-      TransactionMode::kWrite, [&](SqlTransaction& sql) -> Status {
-        UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
-        EXPECT_EQ(store->FindPlan("k")->value().body, "{}");
-        return {};
-      });
+  const Status status = database->Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(sql.Execute("UPDATE plans SET body = 'new'"));
+    EXPECT_EQ(store->plans.FindPlan("k")->value().body, "{}");
+    return {};
+  });
   EXPECT_TRUE(status);
-  EXPECT_EQ(store->FindPlan("k")->value().body, "new");
-}
-
-TEST(MigrationsTest, AreAppliedOnceInOrderAndAllOrNone) {
-  const auto database = OpenSqlite("sqlite::memory:").value();
-  const std::vector<Migration> two = {
-      {1, "0001_a", "sqlite", "CREATE TABLE a (x INTEGER);"},
-      {1, "0001_a", "postgres", "nonsense"},
-      {2, "0002_b", "sqlite", "INSERT INTO a VALUES (7);"},
-  };
-  std::vector<Migration> broken = two;
-  broken[2].script = "INSERT INTO a VALUES (8); INSERT INTO missing VALUES (1)";
-  const Status failed = Migrate(*database, broken);
-  ASSERT_FALSE(failed);
-  EXPECT_THAT(failed.error().message, HasSubstr("0002_b"));
-  ASSERT_TRUE(Migrate(*database, std::span(two).first(2)));
-  ASSERT_TRUE(Migrate(*database, two));
-  ASSERT_TRUE(Migrate(*database, two));
-  const auto rows = InTransaction(
-      *database, TransactionMode::kRead,
-      [](SqlTransaction& sql) { return sql.Query("SELECT x FROM a"); });
-  ASSERT_EQ(rows->size(), 1U);
-  EXPECT_EQ(rows->at(0).Int(0), 7);
+  EXPECT_EQ(store->plans.FindPlan("k")->value().body, "new");
 }
 
 }  // namespace

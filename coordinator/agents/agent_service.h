@@ -1,0 +1,65 @@
+#ifndef UCUDNN_COORDINATOR_AGENTS_AGENT_SERVICE_H_
+#define UCUDNN_COORDINATOR_AGENTS_AGENT_SERVICE_H_
+
+// Agents and the devices that they offer. Callers include ucudnn/v1/*.pb.h for
+// the messages.
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "coordinator/agents/heartbeats.h"
+#include "coordinator/agents/liveness.h"
+#include "coordinator/context.h"
+#include "proto/messages_fwd.h"
+
+namespace ucudnn {
+
+// Thread-safe. What a call acknowledges is stored, except heartbeats
+// (heartbeats.h).
+class AgentService {
+ public:
+  explicit AgentService(Context& context)
+      : context_(context),
+        store_(context.store),
+        clock_(context.clock),
+        heartbeats_(context.store.agents, context.store.tasks) {}
+
+  // See proto/ucudnn/v1/agent.proto and coordinator.proto.
+  Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
+  Result<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request);
+  Result<v1::LeaveResponse> Leave(const v1::LeaveRequest& request);
+  Result<v1::ListAgentsResponse> ListAgents(const v1::ListRequest& request);
+  Result<v1::Agent> GetAgent(const v1::GetRequest& request);
+  Result<v1::DeleteResponse> DeleteAgent(const v1::DeleteRequest& request);
+
+  // The agent's device. kNotFound if it is another agent's.
+  Result<DeviceRecord> DeviceOf(const std::string& agent,
+                                const std::string& device);
+  // kPermissionDenied if a device is that of another agent that is not gone.
+  Status CheckOwners(const v1::RegisterRequest& request);
+  // The agent as people see it.
+  Result<v1::Agent> Show(const std::string& agent);
+  // How many devices are online, as Maintain last saw.
+  std::int64_t devices() const { return devices_; }
+
+  // Writes gathered heartbeats and expires silent agents. Called by one thread.
+  Status Maintain();
+
+ private:
+  Context& context_;
+  Store& store_;
+  const Clock& clock_;
+  Heartbeats heartbeats_;
+  std::atomic<std::int64_t> devices_ = 0;
+  Liveness heard_;  // used by Maintain only
+};
+
+// The state of a node and its idle devices.
+std::string StateOf(const HoldRecord& hold);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_AGENTS_AGENT_SERVICE_H_

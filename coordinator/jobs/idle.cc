@@ -1,0 +1,96 @@
+// Tells which running jobs have idle devices on their nodes, and what they
+// would gain with them.
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/service/call.h"
+#include "base/service/log.h"
+#include "coordinator/jobs/job_service.h"
+#include "coordinator/measuring/plan_inputs.h"
+#include "coordinator/planning/planner.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+// The time of the plan that the points measured by now give.
+Result<Nanoseconds> Predict(Store& store, const v1::PlanRequest& request,
+                            std::int64_t network_revision) {
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store.agents, store.plans,
+                                                    request, network_revision));
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const JobPlan plan,
+      MakePlan(inputs.network, inputs.request, inputs.profiles));
+  return plan.predicted;
+}
+
+// Whether it is enough to tell people.
+bool Gains(Nanoseconds now, Nanoseconds predicted) {
+  return static_cast<double>(predicted.count()) <
+         0.99 * static_cast<double>(now.count());
+}
+
+}  // namespace
+
+Result<std::vector<GainByIdle>> JobService::GainsWith(
+    const RunningJob& job, const std::map<std::string, std::int64_t>& idle) {
+  std::vector<GainByIdle> gains;
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(job.plan));
+  // Memory plans give all ranks the same share of a batch that is fixed.
+  if (plan.request().has_memory()) return gains;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Nanoseconds now,
+      Predict(store_, plan.request(), plan.network_revision()));
+  for (const auto& [kind, count] : idle) {
+    UCUDNN_RETURN_IF_ERROR(Call::Check());
+    v1::PlanRequest more = plan.request();
+    for (std::int64_t i = 0; i < count; ++i) more.add_device_kinds(kind);
+    const auto predicted = Predict(store_, more, plan.network_revision());
+    // Most often, nothing is measured on that kind.
+    if (!predicted || !Gains(now, *predicted)) continue;
+    gains.push_back({kind, count, now, *predicted});
+    spdlog::info(
+        "event=idle_devices job={} kind={} devices={} predicted_now_us={} "
+        "predicted_us={}",
+        Quoted(job.id), Quoted(kind), count, now.count() / 1000,
+        predicted->count() / 1000);
+  }
+  return gains;
+}
+
+Result<std::int64_t> JobService::LookForIdle(
+    const std::vector<RunningJob>& jobs) {
+  if (jobs.empty()) return idle_.Keep({});
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
+  UCUDNN_ASSIGN_OR_RETURN(const ChangeCounts counts,
+                          store_.changes.CountChanges());
+  std::set<std::string> ids;
+  std::set<std::string> taken;
+  for (const RunningJob& job : jobs) {
+    ids.insert(job.id);
+    taken.insert(job.devices.begin(), job.devices.end());
+  }
+  for (const RunningJob& job : jobs) {
+    UCUDNN_RETURN_IF_ERROR(Call::Check());
+    const auto idle = IdleBeside(job.devices, taken, devices);
+    std::string inputs = std::to_string(job.plan);
+    for (const auto& [kind, count] : idle) {
+      inputs +=
+          fmt::format(" {}:{}:{}", kind, count, CountOf(counts.kinds, kind));
+    }
+    if (idle_.IsFrom(job.id, inputs)) continue;
+    Result<std::vector<GainByIdle>> gains = std::vector<GainByIdle>();
+    if (!idle.empty() && job.plan > 0) gains = GainsWith(job, idle);
+    idle_.Set(job.id, std::move(inputs),
+              gains ? *std::move(gains) : std::vector<GainByIdle>());
+  }
+  return idle_.Keep(ids);
+}
+
+}  // namespace ucudnn

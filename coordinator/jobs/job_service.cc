@@ -1,0 +1,465 @@
+#include "coordinator/jobs/job_service.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/plan/job_plan.h"
+#include "base/service/call.h"
+#include "base/text.h"
+#include "coordinator/actions.h"
+#include "coordinator/limits.h"
+#include "coordinator/page.h"
+#include "coordinator/planning/drift.h"
+#include "proto/convert_plan.h"
+#include "proto/json.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+v1::Job ToProto(const JobRecord& record) {
+  v1::Job job;
+  job.set_id(record.id);
+  job.set_name(record.name);
+  job.set_revision(record.revision);
+  job.set_state(std::string(Name(record.state)));
+  job.set_created_ms(record.created_ms);
+  job.set_updated_ms(record.seen_ms);
+  job.set_source(record.source);
+  job.set_reason(record.reason);
+  job.set_auto_replan(record.auto_replan);
+  job.set_proposed_revision(record.proposed);
+  return job;
+}
+
+// The kept steps of a rank, which its summary leaves out.
+void AddKept(const JobStepsRecord& record, v1::JobRank* rank) {
+  for (v1::StepTimes& steps : *rank->mutable_steps()) {
+    if (steps.revision() != record.revision) continue;
+    for (std::size_t i = 0; i < record.kept.size(); ++i) {
+      const std::int64_t ns = record.kept[i].count();
+      i < kFirstSteps ? steps.add_first_ns(ns) : steps.add_latest_ns(ns);
+    }
+  }
+}
+
+v1::JobRevision ToProto(const JobRevisionRecord& record) {
+  v1::JobRevision revision;
+  revision.set_revision(record.revision);
+  revision.set_plan_id(record.plan.value_or(0));
+  revision.set_reason(record.reason);
+  revision.set_rejected(record.rejected);
+  revision.set_created_ms(record.created_ms);
+  revision.set_adopted_ms(record.adopted_ms);
+  revision.set_proposed(record.offered == Offered::kProposed);
+  return revision;
+}
+
+Result<v1::PlanRequest> RequestOf(const JobRecord& job) {
+  v1::PlanRequest request;
+  if (const Status read =
+          FromJson(Json::parse(job.request, nullptr, false), &request);
+      !read) {
+    return Fail(Code::kDataLoss, "job {} cannot be read back: {}", job.id,
+                read.error().message);
+  }
+  return request;
+}
+
+// Applies what `wanted` changes to `request`; says what, for people, or
+// nothing.
+std::string Change(const v1::ReplanJobRequest& wanted,
+                   v1::PlanRequest* request) {
+  std::vector<std::string> changes;
+  if (wanted.batch() != 0) {
+    request->set_batch(wanted.batch());
+    changes.push_back(fmt::format("batch {}", wanted.batch()));
+  }
+  if (wanted.has_workspace_limit_bytes()) {
+    const std::int64_t limit = wanted.workspace_limit_bytes();
+    request->set_workspace_limit_bytes(limit);
+    request->set_total_workspace_bytes(0);
+    changes.push_back(
+        fmt::format("{} for each kernel", FormatBytes(Bytes(limit))));
+  }
+  if (wanted.has_total_workspace_bytes()) {
+    const std::int64_t limit = wanted.total_workspace_bytes();
+    request->set_total_workspace_bytes(limit);
+    changes.push_back(fmt::format("{} in all", FormatBytes(Bytes(limit))));
+  }
+  if (!wanted.batch_policy().empty()) {
+    request->set_batch_policy(wanted.batch_policy());
+    changes.push_back("policy " + wanted.batch_policy());
+  }
+  if (!wanted.exclude_ranks().empty()) {
+    *request->mutable_exclude_ranks() = wanted.exclude_ranks();
+    changes.push_back(fmt::format("without rank{} {}",
+                                  wanted.exclude_ranks_size() == 1 ? "" : "s",
+                                  fmt::join(wanted.exclude_ranks(), ", ")));
+  }
+  if (!wanted.include_ranks().empty()) {
+    auto& excluded = *request->mutable_exclude_ranks();
+    const auto end = std::remove_if(
+        excluded.begin(), excluded.end(), [&](std::int32_t rank) {
+          return std::ranges::count(wanted.include_ranks(), rank) > 0;
+        });
+    excluded.erase(end, excluded.end());
+    changes.push_back(fmt::format("with rank{} {} again",
+                                  wanted.include_ranks_size() == 1 ? "" : "s",
+                                  fmt::join(wanted.include_ranks(), ", ")));
+  }
+  return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+}  // namespace
+
+Status JobService::CheckQuota(const v1::RegisterJobRequest& request) {
+  constexpr std::int64_t kDayMs = 24 * 3'600'000;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t ranks,
+      store_.jobs.CountRanksOf(Call::Caller(), clock_.NowMs() - kDayMs));
+  const std::int64_t most = context_.options()->max_job_ranks_per_caller;
+  if (ranks + request.ranks_size() <= most) return {};
+  // A repeat adds nothing.
+  if (store_.jobs.GetJob(request.job_id())) return {};
+  return Fail(Code::kResourceExhausted,
+              "this caller registered jobs of {} ranks within a day, and this "
+              "one has {}; up to {} are accepted (--max-job-ranks-per-caller)",
+              ranks, request.ranks_size(), most);
+}
+
+Result<v1::RegisterJobResponse> JobService::RegisterJob(
+    const v1::RegisterJobRequest& request) {
+  if (request.ranks_size() < 1 || request.ranks_size() > kMaxRanks) {
+    return Fail(Code::kInvalidArgument,
+                "the job has {} ranks; 1 to {} are accepted",
+                request.ranks_size(), kMaxRanks);
+  }
+  UCUDNN_RETURN_IF_ERROR(CheckQuota(request));
+  JobRecord job;
+  job.id = request.job_id();
+  job.asked_by = Call::Caller();
+  job.name = request.name();
+  job.request = ToJson(request.request()).dump();
+  job.auto_replan = request.auto_replan();
+  job.source = request.source();
+  job.reason = request.reason();
+  std::vector<JobRankRecord> ranks;
+  for (int r = 0; r < request.ranks_size(); ++r) {
+    const v1::JobRank& rank = request.ranks(r);
+    if (rank.rank() != r) {
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}].rank is {}; ranks must be listed in order from 0",
+                  r, rank.rank());
+    }
+    for (const std::string* text :
+         {&rank.device_id(), &rank.device_kind(), &rank.host()}) {
+      if (text->size() <= kMaxRankTextBytes) continue;
+      return Fail(Code::kInvalidArgument,
+                  "ranks[{}] has the text '{}', {} bytes long; up to {} are "
+                  "accepted",
+                  r, Excerpt(*text, 40), text->size(), kMaxRankTextBytes);
+    }
+    ranks.push_back({.rank = r,
+                     .device = rank.device_id(),
+                     .kind = rank.device_kind(),
+                     .host = rank.host(),
+                     .seen_ms = 0});
+  }
+  const std::optional<std::int64_t> plan =
+      request.plan_id() > 0 ? std::optional(request.plan_id()) : std::nullopt;
+  UCUDNN_RETURN_IF_ERROR(
+      store_.jobs.RegisterJob(job, ranks, plan, clock_.NowMs()));
+  v1::RegisterJobResponse response;
+  response.set_report_after_ms(context_.options()->report_after_ms);
+  return response;
+}
+
+Result<v1::ReportStepsResponse> JobService::ReportSteps(
+    const v1::ReportStepsRequest& request) {
+  if (request.batches_size() > kMaxBatchesPerReport) {
+    return Fail(Code::kInvalidArgument,
+                "batches has {} entries; up to {} are accepted",
+                request.batches_size(), kMaxBatchesPerReport);
+  }
+  std::vector<StepReport> reports;
+  int steps = 0;
+  for (const v1::StepBatch& batch : request.batches()) {
+    steps += batch.step_ns_size();
+    if (steps > kMaxStepsPerReport) {
+      return Fail(Code::kInvalidArgument,
+                  "a report has {} steps or more; up to {} are accepted", steps,
+                  kMaxStepsPerReport);
+    }
+    StepReport report{.rank = request.rank(),
+                      .revision = batch.revision(),
+                      .first_step = batch.first_step(),
+                      .steps = {}};
+    for (const std::int64_t ns : batch.step_ns()) {
+      report.steps.emplace_back(ns);
+    }
+    reports.push_back(std::move(report));
+  }
+  // A report without steps still shows that the rank is alive.
+  if (reports.empty()) {
+    reports.push_back(
+        {.rank = request.rank(), .revision = 1, .first_step = 0, .steps = {}});
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const JobHeard heard,
+      store_.jobs.ReportSteps(request.job_id(), reports, clock_.NowMs()));
+  context_.activity.steps_reported += steps;
+  v1::ReportStepsResponse response;
+  response.set_state(std::string(Name(heard.state)));
+  *response.mutable_newest() = ToProto(heard.newest);
+  response.set_report_after_ms(context_.options()->report_after_ms);
+  return response;
+}
+
+Result<v1::AnswerRevisionResponse> JobService::AnswerRevision(
+    const v1::AnswerRevisionRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      store_.jobs.AnswerJobRevision(request.job_id(), request.revision(),
+                                    request.rejected(), clock_.NowMs()));
+  return v1::AnswerRevisionResponse();
+}
+
+Result<v1::FinishJobResponse> JobService::FinishJob(
+    const v1::FinishJobRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      store_.jobs.FinishJob(request.job_id(), clock_.NowMs()));
+  return v1::FinishJobResponse();
+}
+
+Result<v1::PlanRequest> JobService::Replanned(
+    const v1::ReplanJobRequest& request, std::string* change) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.jobs.GetJob(request.job_id()));
+  if (details.job.state == JobState::kFinished) {
+    return Fail(Code::kFailedPrecondition, "job '{}' is finished",
+                request.job_id());
+  }
+  // Whatever the request does not change stays as in the current plan.
+  UCUDNN_ASSIGN_OR_RETURN(v1::PlanRequest wanted, RequestOf(details.job));
+  for (const JobRevisionRecord& revision : details.revisions) {
+    if (revision.revision != details.job.revision || !revision.plan) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*revision.plan));
+    wanted = plan.request();
+  }
+  *change = Change(request, &wanted);
+  return wanted;
+}
+
+Result<v1::JobRevision> JobService::ReplanJob(
+    const v1::ReplanJobRequest& request) {
+  if (request.accept_proposed()) return AcceptProposed(request);
+  std::string reason;
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
+                          Replanned(request, &reason));
+  if (reason.empty()) reason = "the same request over the current measurements";
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.CreatePlan(wanted));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const JobRevisionRecord added,
+      store_.jobs.AddJobRevision(request.job_id(), plan.id(), reason,
+                                 clock_.NowMs()));
+  v1::JobRevision revision = ToProto(added);
+  revision.set_predicted_ns(plan.predicted_ns());
+  return revision;
+}
+
+Result<v1::MeasureProgress> JobService::Measure(
+    const v1::MeasureRequest& request) {
+  if (!request.has_replan()) return plans_.Measure(request, request.plan());
+  std::string change;
+  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
+                          Replanned(request.replan(), &change));
+  return plans_.Measure(request, wanted);
+}
+
+Result<v1::JobRevision> JobService::AcceptProposed(
+    const v1::ReplanJobRequest& request) {
+  v1::PlanRequest unchanged;
+  if (!Change(request, &unchanged).empty()) {
+    return Fail(Code::kInvalidArgument,
+                "accept_proposed is given with a change; one of both is "
+                "accepted");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord accepted,
+                          store_.jobs.AcceptJobRevision(request.job_id()));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*accepted.plan));
+  v1::JobRevision revision = ToProto(accepted);
+  revision.set_predicted_ns(plan.predicted_ns());
+  return revision;
+}
+
+Result<v1::ListJobsResponse> JobService::ListJobs(
+    const v1::ListRequest& request) {
+  v1::ListJobsResponse response;
+  PageBytes bytes;
+  std::string after = request.after();
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return store_.jobs.ListJobs(limit, after); },
+      [&](const JobRecord& job) -> Result<bool> {
+        after = job.id;
+        v1::Job& added = *response.add_jobs();
+        added = ToProto(job);
+        UCUDNN_ASSIGN_OR_RETURN(*added.mutable_request(), RequestOf(job));
+        if (job.plan && job.revision > 1) {
+          UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
+                                  plans_.PlanOf(*job.plan));
+          *added.mutable_request() = plan.request();
+        }
+        return bytes.Fill(added);
+      }));
+  return response;
+}
+
+Result<v1::Job> JobService::GetJob(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.jobs.GetJob(request.id()));
+  return JobOf(details);
+}
+
+Result<v1::JobRank> JobService::GetJobRank(
+    const v1::GetJobRankRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
+                          store_.jobs.GetJob(request.job_id()));
+  UCUDNN_ASSIGN_OR_RETURN(v1::Job job, JobOf(details));
+  if (request.rank() < 0 || request.rank() >= job.ranks_size()) {
+    return Fail(Code::kNotFound, "job '{}' has ranks 0 to {}, not {}",
+                request.job_id(), job.ranks_size() - 1, request.rank());
+  }
+  v1::JobRank& rank = *job.mutable_ranks(request.rank());
+  for (const JobStepsRecord& record : details.steps) {
+    if (record.rank == request.rank()) AddKept(record, &rank);
+  }
+  return std::move(rank);
+}
+
+Result<v1::Job> JobService::JobOf(const JobDetails& details) {
+  v1::Job job = ToProto(details.job);
+  UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
+  // By revision and rank.
+  std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
+  std::set<std::pair<std::int64_t, std::int64_t>> without_images;
+  for (const JobRevisionRecord& record : details.revisions) {
+    v1::JobRevision& revision = *job.add_revisions();
+    revision = ToProto(record);
+    if (record.offered == Offered::kToAdopt) {
+      job.set_newest_revision(record.revision);
+    }
+    if (record.revision == details.job.revision) {
+      job.set_plan_id(record.plan.value_or(0));
+    }
+    if (!record.plan) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*record.plan));
+    revision.set_predicted_ns(plan.predicted_ns());
+    if (record.revision == details.job.revision) {
+      *job.mutable_request() = plan.request();
+    }
+    for (const v1::RankPlan& rank : plan.ranks()) {
+      // Its steps only wait for the others'.
+      if (rank.batch() == 0) {
+        without_images.insert({record.revision, rank.rank()});
+      }
+      predicted[{record.revision, rank.rank()}] =
+          Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
+    }
+  }
+  if (details.job.state == JobState::kRunning) {
+    for (const GainByIdle& idle : idle_.Of(details.job.id)) {
+      v1::IdleDevices& added = *job.add_idle_devices();
+      added.set_device_kind(idle.kind);
+      added.set_count(idle.count);
+      added.set_predicted_now_ns(idle.now.count());
+      added.set_predicted_ns(idle.predicted.count());
+    }
+  }
+  for (const JobRankRecord& record : details.ranks) {
+    v1::JobRank& rank = *job.add_ranks();
+    rank.set_rank(static_cast<std::int32_t>(record.rank));
+    rank.set_device_id(record.device);
+    rank.set_device_kind(record.kind);
+    rank.set_host(record.host);
+    rank.set_last_seen_ms(record.seen_ms);
+  }
+  for (const JobStepsRecord& record : details.steps) {
+    if (record.rank >= job.ranks_size()) continue;
+    const StepHistory history = HistoryOf(record.kept);
+    const StepSummary& summary = history.last;
+    const Nanoseconds expected = predicted[{record.revision, record.rank}];
+    v1::StepTimes& steps =
+        *job.mutable_ranks(static_cast<int>(record.rank))->add_steps();
+    steps.set_revision(record.revision);
+    steps.set_count(record.count);
+    steps.set_samples(summary.samples);
+    steps.set_last_ns(summary.last.count());
+    steps.set_median_ns(summary.median.count());
+    steps.set_p90_ns(summary.p90.count());
+    steps.set_predicted_ns(expected.count());
+    steps.set_first_median_ns(
+        history.first_median.value_or(Nanoseconds(0)).count());
+    if (record.revision != details.job.revision ||
+        without_images.contains({record.revision, record.rank})) {
+      continue;
+    }
+    if (const auto drift = Drift(record.rank, history, expected,
+                                 context_.options()->drift_tolerance)) {
+      job.add_drift(*drift);
+    }
+  }
+  return job;
+}
+
+Result<v1::DeleteResponse> JobService::DeleteJob(
+    const v1::DeleteRequest& request) {
+  return Delete(request, "job " + request.id(), clock_.NowMs(),
+                [&](const ActionRecord& action) {
+                  return store_.jobs.DeleteJob(request.id(), action);
+                });
+}
+
+Status JobService::CheckUnneeded(const std::string& network) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
+  for (const Pulse& pulse : running) {
+    const auto details = store_.jobs.GetJob(pulse.id);
+    if (!details) continue;  // deleted meanwhile
+    UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
+                            RequestOf(details->job));
+    if (request.network() != network) continue;
+    return Fail(Code::kFailedPrecondition,
+                "job '{}' runs network '{}'; it is deleted once the job "
+                "has ended",
+                pulse.id, network);
+  }
+  return {};
+}
+
+Status JobService::Maintain() {
+  UCUDNN_ASSIGN_OR_RETURN(const auto jobs, store_.jobs.ListJobPulses());
+  if (const auto silent = heard_.Silent(jobs, clock_.SteadyMs(),
+                                        context_.options()->job_timeout_ms);
+      !silent.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto lost, store_.jobs.ExpireJobs(silent));
+    context_.activity.jobs_lost += std::ssize(lost);
+    for (const std::string& id : lost) {
+      context_.LogLost("job_lost", "job", id,
+                       context_.options()->job_timeout_ms);
+    }
+  }
+  BeginWatch();
+  return {};
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,52 @@
+#include "coordinator/measuring/device_models.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "proto/convert.h"
+#include "proto/json.h"
+
+namespace ucudnn {
+
+Result<bool> HasDeviceModel(Measurements& measurements,
+                            const DeviceRecord& device) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto records,
+                          measurements.ListDeviceModels(ToString(device.kind)));
+  return std::ranges::any_of(records, [&](const DeviceModelRecord& record) {
+    return record.driver == device.driver;
+  });
+}
+
+Status PutDeviceModel(Measurements& measurements, const std::string& kind,
+                      const v1::MeasuredDeviceModel& measured) {
+  Result<DeviceModel> model = FromProto(measured.model());
+  if (!model) return Within("device_model", std::move(model).error());
+  model->name = kind;
+  return measurements.PutDeviceModel({.kind = kind,
+                                      .driver = measured.driver(),
+                                      .device = measured.device(),
+                                      .measured_ms = measured.measured_ms(),
+                                      .model = ToJson(ToProto(*model)).dump()});
+}
+
+Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
+    Measurements& measurements, const std::string& kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto records,
+                          measurements.ListDeviceModels(kind));
+  if (records.empty()) return std::nullopt;
+  const DeviceModelRecord& newest = records.front();
+  v1::MeasuredDeviceModel measured;
+  if (const Status read =
+          FromJson(nlohmann::ordered_json::parse(newest.model, nullptr, false),
+                   measured.mutable_model());
+      !read) {
+    return Fail(Code::kDataLoss, "the stored device model of {}: {}", kind,
+                read.error().message);
+  }
+  measured.set_device(newest.device);
+  measured.set_driver(newest.driver);
+  measured.set_measured_ms(newest.measured_ms);
+  return measured;
+}
+
+}  // namespace ucudnn

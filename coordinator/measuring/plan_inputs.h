@@ -1,0 +1,54 @@
+#ifndef UCUDNN_COORDINATOR_MEASURING_PLAN_INPUTS_H_
+#define UCUDNN_COORDINATOR_MEASURING_PLAN_INPUTS_H_
+
+// What a plan is made from, each part looked up once.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/planning/planner.h"
+#include "coordinator/store/store.h"
+#include "proto/messages_fwd.h"
+
+namespace ucudnn {
+
+// A request for a plan, with all that it names looked up.
+struct PlanInputs {
+  JobRequest request;
+  Network network;
+  NetworkRecord record;  // of the network
+  // The drivers of each kind's devices online.
+  std::map<std::string, std::vector<std::string>> drivers;
+  std::vector<Need> needs;
+  // What LoadProfiles has loaded, and for which batches.
+  KindProfiles profiles;
+  std::set<BatchSize> loaded;
+  // Made from the needs, once MeasureNeeds found all of them measured, unless
+  // that failed or it is to hold memory plans.
+  std::optional<JobPlan> plan;
+
+  std::set<std::string> Kinds() const;
+  std::set<std::string> Problems() const;
+};
+
+// If the request names no device kinds, the devices online must be of one kind.
+// kNotFound: the network; kFailedPrecondition, kInvalidArgument: there is no
+// such kind, or too much would have to be measured; errors of ParsePlanRequest.
+// The network is that of `network_revision` or else the latest.
+Result<PlanInputs> LookUp(
+    Agents& agents, Plans& plans, const v1::PlanRequest& request,
+    std::optional<std::int64_t> network_revision = std::nullopt);
+
+// Loads the points that the plan is made from, of those needs for which this
+// has not been done, into `inputs->profiles`.
+Status LoadProfiles(Measurements& measurements, PlanInputs* inputs);
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_MEASURING_PLAN_INPUTS_H_

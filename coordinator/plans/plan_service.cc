@@ -1,0 +1,401 @@
+#include "coordinator/plans/plan_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/service/call.h"
+#include "base/text.h"
+#include "coordinator/actions.h"
+#include "coordinator/measuring/campaigns.h"
+#include "coordinator/measuring/cross_checking.h"
+#include "coordinator/measuring/device_models.h"
+#include "coordinator/measuring/measuring.h"
+#include "coordinator/networks/stored_network.h"
+#include "coordinator/page.h"
+#include "coordinator/planning/memory_planner.h"
+#include "coordinator/planning/planner.h"
+#include "coordinator/planning/under_load.h"
+#include "coordinator/plans/stored_plan.h"
+#include "proto/convert.h"
+#include "proto/convert_plan.h"
+#include "proto/json.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kMemoryPlans[] = "memory_plans";
+
+Result<std::int64_t> ParseId(const std::string& text) {
+  const Result<std::int64_t> id = ParseInteger(text, 1, kMaxCount);
+  if (!id) return Within("plan id", id.error());
+  return id;
+}
+
+// The known device models of these kinds.
+Result<DeviceModels> LoadModels(Measurements& measurements,
+                                const std::set<std::string>& kinds) {
+  DeviceModels models;
+  for (const std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto measured,
+                            NewestDeviceModel(measurements, kind));
+    if (!measured) continue;
+    UCUDNN_ASSIGN_OR_RETURN(models[kind], FromProto(measured->model()));
+  }
+  return models;
+}
+
+// The plans with these inputs whose searches were cut off. Each is faster than
+// the one before, and has a key that no search for a plan finds.
+struct CutOffPlans {
+  std::optional<v1::Plan> fastest;
+  std::string next_key;  // of a faster one
+};
+
+Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
+  CutOffPlans found;
+  for (int number = 1;; ++number) {
+    found.next_key = Sha256(fmt::format("{}\ncut off {}", inputs, number));
+    UCUDNN_ASSIGN_OR_RETURN(const auto known, plans.FindPlan(found.next_key));
+    if (!known) return found;
+    UCUDNN_ASSIGN_OR_RETURN(found.fastest, ToProto(*known));
+  }
+}
+
+// kAborted if the model of one of these kinds is missing.
+Status CheckModels(const DeviceModels& models,
+                   const std::set<std::string>& kinds) {
+  for (const std::string& kind : kinds) {
+    if (models.contains(kind)) continue;
+    return Fail(Code::kAborted,
+                "the device model of kind '{}' is missing: its devices measure "
+                "it when they come online; or import one with `ucudnn profiles "
+                "import`",
+                kind);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<v1::Plan> ToProto(const PlanRecord& record) {
+  v1::Plan plan;
+  Json json = Json::parse(record.body, nullptr, false);
+  if (json.is_object() && !record.memory_plans.empty()) {
+    json[kMemoryPlans] = Json::parse(record.memory_plans, nullptr, false);
+  }
+  if (const Status read = FromJson(json, &plan); !read) {
+    return Fail(Code::kDataLoss, "plan {} cannot be read back: {}", record.id,
+                read.error().message);
+  }
+  plan.set_id(record.id);
+  plan.set_created_ms(record.created_ms);
+  return plan;
+}
+
+Asker PlanService::CallerAsks() const {
+  const auto options = context_.options();
+  return {.caller = Call::Caller(),
+          .max_open = options->max_queued_measurements,
+          .max_open_of_caller = options->max_queued_measurements_per_caller};
+}
+
+Result<v1::MeasureProgress> PlanService::Measure(
+    const v1::MeasureRequest& request, const v1::PlanRequest& wanted) {
+  std::optional<SingleFlight::Turn> turn;
+  if (!request.dry_run()) {
+    UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
+                            planning_.Take(wanted.SerializeAsString()));
+    turn.emplace(std::move(taken));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          LookUp(store_.agents, store_.plans, wanted));
+  if (!request.dry_run() && !request.wait_for_device()) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
+  }
+  if (!request.dry_run()) {
+    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, request, inputs,
+                                      CallerAsks(), clock_.NowMs()));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      v1::MeasureProgress progress,
+      MeasureNeeds(store_, context_.options()->measure_workspace,
+                   clock_.NowMs(), request, CallerAsks(), &inputs));
+  if (request.dry_run()) {
+    // A client that follows what it has requested needs no estimate.
+    if (progress.unasked() + progress.cancelled() > 0) {
+      UCUDNN_RETURN_IF_ERROR(AddEstimate(store_, ToProto(inputs.request),
+                                         clock_.NowMs(), &progress));
+    }
+    return progress;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::int64_t campaign,
+      RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
+  progress.set_campaign_id(campaign);
+  return progress;
+}
+
+Result<std::optional<v1::Plan>> PlanService::PlanAgain(
+    const std::string& request, IfCutOff if_cut_off, std::int64_t asked_ms,
+    ChangeCounts* counts) {
+  const std::int64_t now = clock_.SteadyMs();
+  UCUDNN_ASSIGN_OR_RETURN(*counts, store_.changes.CountChanges());
+  plans_.Deleted(counts->deleted_plans, now);
+  const auto planned = planned_.Find(request);
+  if (planned == nullptr ||
+      planned->measure_workspace != context_.options()->measure_workspace ||
+      planned->counts.networks != counts->networks ||
+      planned->counts.deleted_plans != counts->deleted_plans) {
+    return std::nullopt;
+  }
+  if (planned->cut_off && if_cut_off == IfCutOff::kSearchAgain &&
+      planned->made_ms <= asked_ms) {
+    return std::nullopt;
+  }
+  // Which kinds are online decides for requests that name none.
+  if (planned->kinds.empty() && planned->counts.kinds != counts->kinds) {
+    return std::nullopt;
+  }
+  for (const std::string& kind : planned->kinds) {
+    if (CountOf(planned->counts.kinds, kind) != CountOf(counts->kinds, kind)) {
+      return std::nullopt;
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, PlanOf(planned->plan));
+  return plan;
+}
+
+Result<v1::Plan> PlanService::CreatePlan(const v1::PlanRequest& request) {
+  return PlanFor(request, IfCutOff::kSearchAgain);
+}
+
+Result<v1::Plan> PlanService::PlanFor(const v1::PlanRequest& request,
+                                      IfCutOff if_cut_off) {
+  std::string text = request.SerializeAsString();
+  const std::int64_t asked_ms = clock_.SteadyMs();
+  Planned planned;
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
+  if (again) return *std::move(again);
+  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn, planning_.Take(text));
+  // Whoever had the turn before may have made it.
+  UCUDNN_ASSIGN_OR_RETURN(
+      again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
+  if (again) return *std::move(again);
+  planned.measure_workspace = context_.options()->measure_workspace;
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request, if_cut_off));
+  plan_uses_.Note(plan.id(), clock_.NowMs());
+  planned.plan = plan.id();
+  planned.cut_off = plan.cut_off();
+  planned.made_ms = clock_.SteadyMs();
+  planned.kinds.insert(request.device_kinds().begin(),
+                       request.device_kinds().end());
+  const std::size_t size = text.size() + sizeof(Planned);
+  planned_.Put(std::move(text),
+               std::make_shared<const Planned>(std::move(planned)), size);
+  return plan;
+}
+
+Result<v1::Plan> PlanService::MakeOrFindPlan(const v1::PlanRequest& request,
+                                             IfCutOff if_cut_off) {
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
+                          LookUp(store_.agents, store_.plans, request));
+  UCUDNN_RETURN_IF_ERROR(
+      CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
+  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, v1::MeasureRequest(), inputs,
+                                    CallerAsks(), clock_.NowMs()));
+  // Enqueues what is missing, so that repeating this call is enough.
+  UCUDNN_ASSIGN_OR_RETURN(
+      const v1::MeasureProgress progress,
+      MeasureNeeds(store_, context_.options()->measure_workspace,
+                   clock_.NowMs(), v1::MeasureRequest(), CallerAsks(),
+                   &inputs));
+  UCUDNN_RETURN_IF_ERROR(
+      RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
+  if (progress.cancelled() > 0) {
+    return Fail(Code::kFailedPrecondition,
+                "{} of {} measurements were cancelled {}; `ucudnn plan` and "
+                "`ucudnn measure` request them again",
+                progress.cancelled(), progress.total(),
+                progress.cancelled_why());
+  }
+  const std::int64_t missing =
+      progress.total() - progress.done() - progress.failed();
+  if (missing > 0) {
+    std::string why;
+    for (const std::string& kind : progress.kinds_without_device()) {
+      why += fmt::format("; no device of kind '{}' is online", kind);
+    }
+    return Fail(Code::kAborted,
+                "{} of {} measurements are missing and have been requested{}",
+                missing, progress.total(), why);
+  }
+  UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_.measurements, &inputs));
+  const KindProfiles& profiles = inputs.profiles;
+  UCUDNN_ASSIGN_OR_RETURN(const DeviceModels models,
+                          LoadModels(store_.measurements, inputs.Kinds()));
+  std::string text = InputsText(inputs.network, inputs.request, profiles);
+  if (inputs.request.memory) {
+    UCUDNN_RETURN_IF_ERROR(CheckModels(models, inputs.Kinds()));
+    text += MemoryInputsText(inputs.record, models);
+  } else {
+    text += LoadInputsText(models);
+  }
+  const std::string key = Sha256(text);
+  UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
+                          store_.plans.FindPlan(key));
+  if (known) return ToProto(*known);
+  CutOffPlans cut_off;
+  // Only searches for memory plans have a time limit.
+  if (inputs.request.memory) {
+    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_.plans, text));
+  }
+  if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) {
+    return *cut_off.fastest;
+  }
+  UCUDNN_RETURN_IF_ERROR(Call::Check());
+  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
+    if (inputs.plan) return *std::move(inputs.plan);
+    if (!inputs.request.memory) {
+      return MakePlan(inputs.network, inputs.request, profiles);
+    }
+    return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
+                           context_.options()->memory_plan_time);
+  }());
+  if (plan.cut_off && cut_off.fastest &&
+      cut_off.fastest->predicted_ns() <= plan.predicted.count()) {
+    return *cut_off.fastest;
+  }
+  if (!inputs.request.memory) PredictUnderLoad(models, &plan);
+  plan.revision = 1;
+  plan.network_revision = inputs.record.revision;
+  if (progress.failed() > 0) {
+    plan.reasons.push_back(fmt::format(
+        "{} of {} measurements failed; the plan is made from the others",
+        progress.failed(), progress.total()));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto doubts,
+      DoubtsAbout(store_.measurements, inputs.Kinds(), inputs.Problems()));
+  plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
+  PlanRecord record;
+  record.key = plan.cut_off ? cut_off.next_key : key;
+  record.revision = plan.revision;
+  record.request = ToJson(ToProto(plan.request)).dump();
+  Json body = ToJson(ToProto(plan));
+  // Kept apart, so that lists need not read them.
+  if (!plan.memory_plans.empty()) {
+    record.memory_plans = body[kMemoryPlans].dump();
+  }
+  body.erase(kMemoryPlans);
+  record.body = body.dump();
+  record.created_ms = clock_.NowMs();
+  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created,
+                          store_.plans.CreatePlan(record));
+  return ToProto(created.plan);
+}
+
+Result<std::vector<PlanService::PlanSummary>> PlanService::PlanSummaries(
+    std::int64_t limit, std::int64_t before) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids,
+                          store_.plans.ListPlanIds(limit, before));
+  std::vector<PlanSummary> summaries;
+  for (const std::int64_t id : ids) {
+    PlanSummary summary = plan_summaries_.Find(id);
+    if (summary == nullptr) {
+      // Without the memory plans, which GetPlan reads.
+      UCUDNN_ASSIGN_OR_RETURN(const auto records,
+                              store_.plans.ListPlans(1, id + 1));
+      // Deleted meanwhile.
+      if (records.empty() || records[0].id != id) continue;
+      UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(records[0]));
+      plan.clear_ranks();
+      summary = std::make_shared<const v1::Plan>(std::move(plan));
+      plan_summaries_.Put(id, summary, summary->SpaceUsedLong());
+    }
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
+}
+
+Result<v1::ListPlansResponse> PlanService::ListPlans(
+    const v1::ListRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(std::int64_t before, OlderThan(request));
+  v1::ListPlansResponse response;
+  PageBytes bytes;
+  UCUDNN_RETURN_IF_ERROR(FillPage(
+      request, [&](int limit) { return PlanSummaries(limit, before); },
+      [&](const PlanSummary& plan) -> Result<bool> {
+        before = plan->id();
+        *response.add_plans() = *plan;
+        return bytes.Fill(*plan);
+      }));
+  return response;
+}
+
+Result<PlanBytes> PlanService::BytesOf(std::int64_t id) {
+  plan_uses_.Note(id, clock_.NowMs());
+  if (PlanBytes known = plans_.Find(id, clock_.SteadyMs())) {
+    return known;
+  }
+  const std::int64_t moment = plans_.Moment();
+  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.plans.GetPlan(id));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
+  auto bytes = std::make_shared<const std::string>(plan.SerializeAsString());
+  plans_.Put(id, bytes, moment);
+  return bytes;
+}
+
+Result<v1::Plan> PlanService::PlanOf(std::int64_t id) {
+  UCUDNN_ASSIGN_OR_RETURN(const PlanBytes bytes, BytesOf(id));
+  v1::Plan plan;
+  UCUDNN_CHECK(plan.ParseFromString(*bytes));
+  return plan;
+}
+
+Result<PlanBytes> PlanService::GetPlanBytes(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t id, ParseId(request.id()));
+  return BytesOf(id);
+}
+
+Result<v1::Plan> PlanService::GetPlan(const v1::GetRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t id, ParseId(request.id()));
+  return PlanOf(id);
+}
+
+Result<v1::DeleteResponse> PlanService::DeletePlan(
+    const v1::DeleteRequest& request) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t id, ParseId(request.id()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      v1::DeleteResponse deleted,
+      Delete(request, fmt::format("plan {}", id), clock_.NowMs(),
+             [&](const ActionRecord& action) {
+               return store_.plans.DeletePlan(id, action);
+             }));
+  plans_.Clear();
+  return deleted;
+}
+
+Status PlanService::Maintain(const ChangeCounts& counts,
+                             std::int64_t counted_ms) {
+  plans_.Deleted(counts.deleted_plans, counted_ms);
+  const auto used = plan_uses_.Take();
+  if (used.empty()) return {};
+  Status written = store_.plans.UsePlans(used, clock_.NowMs());
+  if (!written) plan_uses_.PutBack(used);
+  return written;
+}
+
+}  // namespace ucudnn

@@ -1,0 +1,107 @@
+#ifndef UCUDNN_COORDINATOR_PLANS_PLAN_SERVICE_H_
+#define UCUDNN_COORDINATOR_PLANS_PLAN_SERVICE_H_
+
+// Plans: what is measured for them, making, keeping and showing them. Callers
+// include ucudnn/v1/*.pb.h for the messages.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "coordinator/context.h"
+#include "coordinator/limits.h"
+#include "coordinator/plans/lru_cache.h"
+#include "coordinator/plans/plan_cache.h"
+#include "coordinator/plans/plan_uses.h"
+#include "coordinator/plans/single_flight.h"
+#include "proto/messages_fwd.h"
+
+namespace ucudnn {
+
+// What answers a request for which there is a plan whose search was cut off.
+enum class IfCutOff { kSearchAgain, kTakeIt };
+
+// Thread-safe. What a call acknowledges is stored.
+class PlanService {
+ public:
+  explicit PlanService(Context& context)
+      : context_(context), store_(context.store), clock_(context.clock) {}
+
+  // See proto/ucudnn/v1/coordinator.proto.
+  //
+  // A plan whose search was cut off answers no later request: that searches
+  // again, and gets the faster of both plans.
+  Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
+  Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
+  Result<v1::Plan> GetPlan(const v1::GetRequest& request);
+  // The same, serialised. Quick if the plan was read or made lately, but a plan
+  // that another coordinator deletes is found for some seconds more.
+  Result<PlanBytes> GetPlanBytes(const v1::GetRequest& request);
+  Result<v1::DeleteResponse> DeletePlan(const v1::DeleteRequest& request);
+  Result<v1::Front> GetFront(const v1::GetFrontRequest& request);
+  Result<v1::Allocation> Allocate(const v1::AllocateRequest& request);
+
+  // Has what the plan `wanted` needs measured, as the request says, whose own
+  // plan is ignored.
+  Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
+                                      const v1::PlanRequest& wanted);
+  Result<v1::Plan> PlanFor(const v1::PlanRequest& request, IfCutOff if_cut_off);
+  Result<v1::Plan> PlanOf(std::int64_t id);
+
+  // Forgets the plans that are kept: some were deleted.
+  void ForgetDeleted() { plans_.Clear(); }
+  // Writes which plans were used, and looks whether any was deleted.
+  // `counted_ms` is when the changes were, on the steady clock.
+  Status Maintain(const ChangeCounts& counts, std::int64_t counted_ms);
+
+ private:
+  // The caller, with what they may have measured.
+  Asker CallerAsks() const;
+
+  // What a request's plan was made from.
+  struct Planned {
+    std::int64_t plan = 0;
+    ChangeCounts counts;
+    std::set<std::string> kinds;
+    Bytes measure_workspace;
+    bool cut_off = false;      // the plan's search
+    std::int64_t made_ms = 0;  // when it ended, on the steady clock
+  };
+
+  // The plan of an equal request, if nothing that it was made from changed
+  // since. To search again, a plan that was cut off is that of requests only
+  // that waited for it: `asked_ms` is before it was made. In `counts`, what is
+  // counted now.
+  Result<std::optional<v1::Plan>> PlanAgain(const std::string& request,
+                                            IfCutOff if_cut_off,
+                                            std::int64_t asked_ms,
+                                            ChangeCounts* counts);
+  // The plan with these inputs, made anew unless it is stored. Of plans that
+  // were cut off, the fastest so far.
+  Result<v1::Plan> MakeOrFindPlan(const v1::PlanRequest& request,
+                                  IfCutOff if_cut_off);
+  // Plans as lists show them: without ranks and memory plans. Newest first;
+  // some may be missing that were deleted meanwhile.
+  using PlanSummary = std::shared_ptr<const v1::Plan>;
+  Result<std::vector<PlanSummary>> PlanSummaries(std::int64_t limit,
+                                                 std::int64_t before);
+  Result<PlanBytes> BytesOf(std::int64_t id);
+
+  Context& context_;
+  Store& store_;
+  const Clock& clock_;
+  SingleFlight planning_;  // by request
+  PlanCache plans_{kMaxCachedPlanBytes};
+  LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
+  PlanUses plan_uses_;
+  LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};
+};
+
+}  // namespace ucudnn
+
+#endif  // UCUDNN_COORDINATOR_PLANS_PLAN_SERVICE_H_

@@ -1,0 +1,135 @@
+#include "coordinator/store/plans.h"
+
+#include <algorithm>
+
+#include "coordinator/store/records.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr char kPlanColumns[] =
+    "id, revision, key, request, body, created_ms, memory_plans";
+
+Result<PlanRecord> PlanOf(const SqlRow& row) {
+  return PlanRecord{.id = row.Int(0),
+                    .revision = row.Int(1),
+                    .key = row.Text(2),
+                    .request = row.Text(3),
+                    .body = row.Text(4),
+                    .created_ms = row.Int(5),
+                    .memory_plans = row.Text(6)};
+}
+
+Result<std::optional<PlanRecord>> PlanWithKey(SqlTransaction& sql,
+                                              const std::string& key) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto rows,
+      sql.Query(
+          fmt::format("SELECT {} FROM plans WHERE key = $1", kPlanColumns),
+          {key}));
+  if (rows.empty()) return std::nullopt;
+  return PlanOf(rows.front());
+}
+
+}  // namespace
+
+Result<CreatedPlan> Plans::CreatePlan(const PlanRecord& plan) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the plan's key", plan.key));
+  return database_.Write([&](SqlTransaction& sql) -> Result<CreatedPlan> {
+    UCUDNN_ASSIGN_OR_RETURN(auto existing, PlanWithKey(sql, plan.key));
+    if (existing) return CreatedPlan{*std::move(existing), true};
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto created,
+        sql.Query(fmt::format("INSERT INTO plans (revision, key, request, "
+                              "body, created_ms, memory_plans, used_ms) "
+                              "VALUES ($1, $2, $3, $4, $5, $6, $5) "
+                              "ON CONFLICT (key) DO NOTHING RETURNING {}",
+                              kPlanColumns),
+                  {plan.revision, plan.key, plan.request, plan.body,
+                   plan.created_ms, plan.memory_plans}));
+    if (!created.empty()) {
+      UCUDNN_ASSIGN_OR_RETURN(PlanRecord record, PlanOf(created.front()));
+      return CreatedPlan{std::move(record), false};
+    }
+    // A concurrent call was faster.
+    UCUDNN_ASSIGN_OR_RETURN(existing, PlanWithKey(sql, plan.key));
+    UCUDNN_CHECK(existing.has_value());
+    return CreatedPlan{*std::move(existing), true};
+  });
+}
+
+Result<std::vector<PlanRecord>> Plans::ListPlans(std::int64_t limit,
+                                                 std::int64_t before_id) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query(
+            "SELECT id, revision, key, request, body, created_ms, '' FROM "
+            "plans WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
+            "ORDER BY id DESC LIMIT $2",
+            {before_id, limit}),
+        PlanOf);
+  });
+}
+
+Result<std::vector<std::int64_t>> Plans::ListPlanIds(std::int64_t limit,
+                                                     std::int64_t before_id) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT id FROM plans WHERE CAST($1 AS BIGINT) <= 0 OR "
+                  "id < $1 ORDER BY id DESC LIMIT $2",
+                  {before_id, limit}),
+        [](const SqlRow& row) -> Result<std::int64_t> { return row.Int(0); });
+  });
+}
+
+Result<PlanRecord> Plans::GetPlan(std::int64_t id) {
+  return database_.Read([&](SqlTransaction& sql) {
+    return OneRecord(sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1",
+                                           kPlanColumns),
+                               {id}),
+                     PlanOf, fmt::format("plan {}", id));
+  });
+}
+
+Result<std::optional<PlanRecord>> Plans::FindPlan(const std::string& key) {
+  return database_.Read(
+      [&](SqlTransaction& sql) { return PlanWithKey(sql, key); });
+}
+
+Status Plans::UsePlans(std::span<const std::int64_t> ids, UnixMillis now_ms) {
+  std::vector<std::int64_t> sorted(ids.begin(), ids.end());
+  std::ranges::sort(sorted);  // see LockTasks
+  SqlRows rows("id BIGINT");
+  for (const std::int64_t id : sorted) rows.Add({id});
+  return database_.Write([&](SqlTransaction& sql) {
+    return sql.Execute(
+        "UPDATE plans SET used_ms = $1 FROM $rows "
+        "WHERE plans.id = rows.id AND plans.used_ms < $1",
+        rows, {now_ms});
+  });
+}
+
+Status Plans::DeletePlan(std::int64_t id, const ActionRecord& action) {
+  return database_.Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto jobs,
+        sql.Query("SELECT job FROM job_revisions WHERE plan = $1 LIMIT 1",
+                  {id}));
+    if (!jobs.empty()) {
+      return Fail(Code::kFailedPrecondition,
+                  "job '{}' has plan {}; delete the job first", jobs[0].Text(0),
+                  id);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto deleted,
+        sql.Query("DELETE FROM plans WHERE id = $1 RETURNING id", {id}));
+    if (deleted.empty()) {
+      return Fail(Code::kNotFound, "there is no plan {}", id);
+    }
+    return ucudnn::AddAction(sql, action);
+  });
+}
+
+}  // namespace ucudnn

@@ -1,3 +1,0 @@
--- Two machines may have one name.
-
-ALTER TABLE agents ADD COLUMN machine_id TEXT NOT NULL DEFAULT '';

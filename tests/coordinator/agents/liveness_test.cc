@@ -1,0 +1,50 @@
+#include "coordinator/agents/liveness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ucudnn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::int64_t kTimeout = 1000;
+
+class LivenessTest : public ::testing::Test {
+ protected:
+  // Looks every 100 ms until `end_ms`; returns who was silent at last.
+  std::vector<Pulse> Look(const std::vector<Pulse>& pulses,
+                          std::int64_t end_ms) {
+    std::vector<Pulse> silent;
+    while (now_ms_ < end_ms) {
+      now_ms_ += 100;
+      silent = liveness_.Silent(pulses, now_ms_, kTimeout);
+    }
+    return silent;
+  }
+
+  Liveness liveness_;
+  std::int64_t now_ms_ = 50'000;
+};
+
+TEST_F(LivenessTest, FindsThoseWhosePulseStays) {
+  EXPECT_THAT(Look({{"a", 1}, {"b", 1}}, 50'500), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}, {"b", 2}}, 51'100), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}, {"b", 2}}, 51'200), ElementsAre(Pulse{"a", 1}));
+}
+
+TEST_F(LivenessTest, GivesEverybodyATimeoutAfterAStart) {
+  // However long they were silent before.
+  EXPECT_THAT(Look({{"a", 1}}, 51'000), IsEmpty());
+}
+
+TEST_F(LivenessTest, DoesNotCountTimeInWhichItDidNotLook) {
+  EXPECT_THAT(Look({{"a", 1}}, 50'500), IsEmpty());
+  now_ms_ = 3'600'000;  // the process was stopped, or the database
+  EXPECT_THAT(liveness_.Silent({{"a", 1}}, now_ms_, kTimeout), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}}, now_ms_ + kTimeout), ElementsAre(Pulse{"a", 1}));
+}
+
+}  // namespace
+}  // namespace ucudnn
