@@ -118,7 +118,7 @@ Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in
 // [0, 2^62] ns and weights in [0, 1]. Whether the plan is one for a job is
-// asked by client/plan_check.h.
+// asked by client/session/plan_check.h.
 Status Validate(const JobPlan& plan);
 
 }  // namespace ucudnn

@@ -1,4 +1,4 @@
-// main() of every test program. With --file=solver/wr_test.cc it runs only the
+// main() of every test program. With --file=ROOM/NAME_test.cc it runs only the
 // tests of that source in the folder tests/, so one program holds the tests of
 // a room, and ctest runs each source in a separate process.
 
