@@ -7,6 +7,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <openssl/x509v3.h>
 
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/metrics.h"
 #include "coordinator/rpc/server.h"
+#include "coordinator/security/certificate.h"
 #include "proto/channel.h"
 #include "proto/job_key.h"
 #include "tests/support/certificates.h"
