@@ -54,7 +54,7 @@ refused() {
 }
 refused "certificate" ucudnn devices --ca "$certs/ca.crt"
 refused "it speaks TLS" ucudnn devices
-ucudnn-coord certs init --dir "$tmp/others" --cluster rack8 >/dev/null
+"$certificates" init --dir "$tmp/others" --cluster rack8 >/dev/null
 refused "no authority in $tmp/others/ca.crt has signed its certificate" ucudnn devices --ca "$tmp/others/ca.crt"
 [[ $output != *E[01]* ]] || fail "gRPC's own log is shown: $output"
 refused "; not for 0.0.0.0" ucudnn devices --coordinator "0.0.0.0:$grpc" --ca "$certs/ca.crt"

@@ -55,7 +55,7 @@ offers "--network" ucudnn plan --net
 offers "NCHW NHWC" ucudnn plan --layout = N
 offers "node-1" ucudnn drain ""
 offers "debug error info warn" ucudnn-agent --log-level ""
-offers "certs check serve" ucudnn-coord ""
+offers "check serve" ucudnn-coord ""
 offers "small" ucudnn-rehearse --coordinator "127.0.0.1:$grpc" --network ""
 offers "FP32" ucudnn-train --precision F
 offers "bash" ucudnn completion b
