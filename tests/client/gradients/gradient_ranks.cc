@@ -122,6 +122,10 @@ cudnn::DriverApi Driver() {
                                      : 0;
     return CUDA_SUCCESS;
   };
+  api.DeviceGetName = [](char* name, int, CUdevice) {
+    *name = '\0';
+    return CUDA_SUCCESS;
+  };
   api.DeviceGetUuid = [](CUuuid* uuid, CUdevice) {
     *uuid = {};
     uuid->bytes[0] = static_cast<char>(gpu.number);
