@@ -9,11 +9,14 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/service/name_server.h"
 #include "proto/channel.h"
 
 namespace ucudnn {
@@ -22,7 +25,7 @@ namespace {
 constexpr unsigned kNapMs = 20;
 constexpr char kTimeout[] = "transfer timeout";  // BIO_wait's
 constexpr char kSilent[] = "it does not answer in time";
-constexpr char kNoGrpc[] = 
+constexpr char kNoGrpc[] =
     "what listens there does not speak gRPC (port 7460 by default; 7461 is "
     "REST)";
 
@@ -95,8 +98,14 @@ std::string WhyNotAccepted(const SSL* tls, const std::string& host,
 }  // namespace
 
 std::string Access::WhyUnreachable(const std::string& endpoint) const {
-  const std::time_t deadline = std::time(nullptr) + 2;
+  constexpr std::chrono::seconds kPatience{2};
   const std::string host = HostOf(endpoint);
+  if (IsHostName(host)) {
+    if (Status asked = AwaitNameServer({host}, kPatience); !asked) {
+      return std::move(asked).error().message;
+    }
+  }
+  const std::time_t deadline = std::time(nullptr) + kPatience.count();
   const bool trusted = !files_.ca.empty();
   const Context context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
   Stream tcp(BIO_new_connect(endpoint.c_str()), BIO_free_all);

@@ -1,20 +1,17 @@
 #include "coordinator/store/postgres_url.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <sstream>
-#include <thread>
+
+#include "base/service/name_server.h"
 
 namespace ucudnn {
 namespace {
 
-// The system itself waits 10 s for each name server and each search domain, and
 // libpq's connect_timeout begins later.
 constexpr std::chrono::seconds kLookUpWithin{5};
 
@@ -25,34 +22,6 @@ std::vector<std::string> PartsOf(const std::string& list) {
     parts.push_back(part);
   }
   return parts;
-}
-
-// Whether a host has to be looked up: it is no folder of a socket, no address.
-bool IsName(const std::string& host) {
-  in6_addr address{};
-  return host.find_first_of("/@") != 0 &&
-         inet_pton(AF_INET, host.c_str(), &address) != 1 &&
-         inet_pton(AF_INET6, host.c_str(), &address) != 1;
-}
-
-// Waits until one of the names was looked up, whatever the answer: who connects
-// then gets it too. Otherwise the thread that asks is left behind.
-Status AwaitNameServer(const std::vector<std::string>& names) {
-  auto answered = std::make_shared<std::promise<void>>();
-  const std::future<void> answer = answered->get_future();
-  std::thread([answered, names] {
-    for (const std::string& name : names) {
-      addrinfo* found = nullptr;
-      const int failed = getaddrinfo(name.c_str(), nullptr, nullptr, &found);
-      if (failed == 0) freeaddrinfo(found);
-      if (failed != EAI_AGAIN) break;
-    }
-    answered->set_value();
-  }).detach();
-  if (answer.wait_for(kLookUpWithin) == std::future_status::ready) return {};
-  return Fail(Code::kUnavailable,
-              "PostgreSQL: no name server answers within {} s",
-              kLookUpWithin.count());
 }
 
 }  // namespace
@@ -97,14 +66,18 @@ Result<PostgresUrl> PostgresUrl::Parse(const std::string& url) {
   }
   if (read.names_.empty()) read.servers_ = "this machine's socket";
   if (!all["hostaddr"].empty() ||
-      !std::ranges::all_of(read.names_, IsName)) {
+      !std::ranges::all_of(read.names_, IsHostName)) {
     read.names_.clear();
   }
   return read;
 }
 
 Result<PGconn*> PostgresUrl::Connect() const {
-  if (!names_.empty()) UCUDNN_RETURN_IF_ERROR(AwaitNameServer(names_));
+  if (!names_.empty()) {
+    if (Status asked = AwaitNameServer(names_, kLookUpWithin); !asked) {
+      return Fail(Code::kUnavailable, "PostgreSQL: {}", asked.error().message);
+    }
+  }
   std::vector<const char*> keywords;
   std::vector<const char*> values;
   for (const auto& [keyword, value] : parameters_) {

@@ -20,8 +20,11 @@ python3 tests/sites/manifests.py --tls "$bin" "$tmp/rendered-tls.yaml" \
   "$tmp/mpijob-tls.yaml"
 
 # The settings and variables that the packages' files suggest exist.
-sed 's/^#\([a-z-]* = \)/\1/; /^database/d' deploy/systemd/coordinator.toml \
-  >"$tmp/coordinator.toml"
+bash deploy/certificates.sh init --dir "$tmp" --cluster test >"$tmp/said"
+bash deploy/certificates.sh issue --dir "$tmp" coordinator coord-1 --host coord-1 >"$tmp/said"
+install -m 600 /dev/null "$tmp/tokens"
+sed "s/^#\([a-z-]* = \)/\1/; /^database/d; s|/etc/ucudnn|$tmp|" \
+  deploy/systemd/coordinator.toml >"$tmp/coordinator.toml"
 "$bin/ucudnn-coord" check "$tmp/coordinator.toml"
 for key in $(sed -n 's/^#*\([a-z-]*\) = .*/\1/p' deploy/systemd/agent.toml); do
   "$bin/ucudnn-agent" complete-words "--$key" | grep -qx -- "--$key" ||

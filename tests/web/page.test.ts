@@ -204,7 +204,7 @@ test('jobs compare measured with predicted times', async () => {
   const ranks = await rows(page, 'Ranks');
   assert.equal(ranks.length, 2);
   assert.match(ranks[1] ?? '', /150/);
-  assert.match((await rows(page, 'Revisions'))[0] ?? '', /Plan 2/);
+  assert.match((await rows(page, 'Revisions'))[0] ?? '', /Plan\s2/);
   await page.getByRole('combobox', { name: 'Rank' }).selectOption('1');
   await page.waitForURL(/rank=1/);
 });
@@ -268,10 +268,10 @@ test('the keyboard reaches everything', async () => {
   for (let presses = 0; presses < 40; ++presses) {
     await page.keyboard.press('Tab');
     const name = await page.evaluate(() => document.activeElement?.textContent);
-    if (name === 'Host') break;
+    if (name === 'Node') break;
   }
   await page.keyboard.press('Enter');
-  const header = page.getByRole('columnheader', { name: 'Host' });
+  const header = page.getByRole('columnheader', { name: 'Node' });
   assert.equal(await header.getAttribute('aria-sort'), 'ascending');
 });
 
