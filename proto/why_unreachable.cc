@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "base/service/address.h"
 #include "base/service/name_server.h"
 #include "proto/channel.h"
 
@@ -31,12 +32,6 @@ constexpr char kNoGrpc[] =
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 using Stream = std::unique_ptr<BIO, decltype(&BIO_free_all)>;
-
-// "host" of "host:port" or "[host]:port".
-std::string HostOf(const std::string& endpoint) {
-  const std::string host = endpoint.substr(0, endpoint.rfind(':'));
-  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
-}
 
 // Connects, or shakes hands, by the deadline.
 bool Connect(BIO* bio, std::time_t deadline) {
@@ -99,7 +94,7 @@ std::string WhyNotAccepted(const SSL* tls, const std::string& host,
 
 std::string Access::WhyUnreachable(const std::string& endpoint) const {
   constexpr std::chrono::seconds kPatience{2};
-  const std::string host = HostOf(endpoint);
+  const std::string host = SplitEndpoint(endpoint).host;
   if (IsHostName(host)) {
     if (Status asked = AwaitNameServer({host}, kPatience); !asked) {
       return std::move(asked).error().message;

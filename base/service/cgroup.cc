@@ -14,12 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of files that tell of one group.
+// The folder that holds the files of one control group.
 struct Group {
   fs::path folder;
-  bool second = false;  // the version
+  bool second = false;  // version 2, not 1
 
-  // The numbers with which file `name` begins: none for "max", no limit.
+  // The numbers at the beginning of the file `name`. None if there is no such
+  // file, or if it begins with "max", which means that there is no limit.
   std::vector<std::int64_t> Numbers(const char* name) const {
     std::ifstream file(folder / name);
     return {std::istream_iterator<std::int64_t>(file), {}};
@@ -37,10 +38,10 @@ std::vector<Group> GroupsOf(const fs::path& root,
                             const std::string& controller) {
   // "4:memory:/job" of version 1, "0::/job" of version 2.
   std::map<bool, std::string> own;
-  std::ifstream told(root / "proc/self/cgroup");
+  std::ifstream memberships(root / "proc/self/cgroup");
   for (std::string number, controllers, path;
-       std::getline(told, number, ':') && std::getline(told, controllers, ':') &&
-       std::getline(told, path);) {
+       std::getline(memberships, number, ':') && std::getline(memberships, controllers, ':') &&
+       std::getline(memberships, path);) {
     if (controllers.empty() || Has(controllers, controller)) {
       own[controllers.empty()] = path;
     }
@@ -66,7 +67,7 @@ std::vector<Group> GroupsOf(const fs::path& root,
       continue;
     }
     fs::path below = fs::path(path->second).lexically_relative(begin);
-    // The path may be told from outside of this container.
+    // In a container, the path may be the one that the host sees.
     if (below.empty() || *below.begin() == "..") below = ".";
     const fs::path top = root / fs::path(place).relative_path();
     for (; !below.empty() && below != "."; below = below.parent_path()) {

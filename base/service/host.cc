@@ -78,7 +78,8 @@ HostWatch::Used HostWatch::Now() {
                      .count(),
       .all = 0,
       .own = static_cast<double>(std::clock()) / CLOCKS_PER_SEC};
-  // "cpu  user nice system idle iowait irq softirq steal ..." in ticks
+  // The first line sums all processors, in clock ticks since the start:
+  // "cpu  user nice system idle iowait irq softirq steal ...".
   std::ifstream file("/proc/stat");
   std::string word;
   file >> word;

@@ -29,7 +29,8 @@ struct HostLoad {
   int cores = 0;
 };
 
-// Measures that from when it is made; 0 within the first fifth of a second.
+// Measures the load since this object was made. All loads are 0 within the first
+// fifth of a second, which is too short to tell.
 class HostWatch {
  public:
   HostWatch() : since_(Now()) {}

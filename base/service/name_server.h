@@ -12,10 +12,11 @@ namespace ucudnn {
 // Whether a host has to be looked up: it is no folder of a socket, no address.
 bool IsHostName(const std::string& host);
 
-// Waits until one of the names was looked up, whatever the answer: who connects
-// then gets it too. kUnavailable after `most`; the system itself waits 10 s for
-// each name server and each search domain. The thread that asks is then left
-// behind.
+// Looks up the names in turn until a name server answers, whether it knows the
+// name or not, so that connecting afterwards does not wait long for one.
+// kUnavailable if none answers within `most`: the system's own wait is 10 s for
+// each server and each search domain. The lookup runs on a thread of its own,
+// which goes on after that.
 Status AwaitNameServer(const std::vector<std::string>& names,
                        std::chrono::seconds most);
 

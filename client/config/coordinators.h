@@ -1,8 +1,9 @@
 #ifndef UCUDNN_CLIENT_CONFIG_COORDINATORS_H_
 #define UCUDNN_CLIENT_CONFIG_COORDINATORS_H_
 
-// Parses UCUDNN_COORDINATOR, the list of coordinators: their addresses for gRPC,
-// and in programs that ask by REST (the drop-in libraries) also those for REST.
+// Parses UCUDNN_COORDINATOR, a list of coordinators. Most programs speak gRPC
+// and take host:port alone; the drop-in libraries ask over REST and also take
+// URLs.
 
 #include <string>
 #include <string_view>

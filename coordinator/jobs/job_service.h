@@ -60,8 +60,8 @@ class JobService {
 
   // kFailedPrecondition if a running job runs the network.
   Status CheckUnneeded(const std::string& network);
-  // Expires silent jobs, and begins to look at the running ones (see Advise),
-  // which goes on after it has returned. Called by one thread.
+  // Marks jobs that have been silent too long as lost, and starts WatchJobs in
+  // the background, where it may go on after the return. Called by one thread.
   Status Maintain();
   // Waits for what Maintain began.
   void AwaitWatch() const { watch_.Await(); }
@@ -97,8 +97,9 @@ class JobService {
   Result<std::optional<JobRevisionRecord>> Propose(
       const v1::ReplanJobRequest& replan, const std::string& reason,
       std::optional<std::int64_t> seen = std::nullopt);
-  // Proposes a plan to the running job if ranks are silent or report again, or
-  // if it drifts. `job` is what JobOf makes of the details.
+  // Proposes a new plan to a running job if some of its ranks fell silent, if
+  // silent ones report again, or if its step times drift. `job` is JobOf of
+  // `details`.
   Result<std::optional<JobRevisionRecord>> Advise(const JobDetails& details,
                                                   const v1::Job& job,
                                                   const RankNews& news);

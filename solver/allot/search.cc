@@ -1,8 +1,9 @@
 // Both goals, by the same three steps; the symbols are those of choices.cc.
 //
-//   1. Prices: the duals of a linear programme over choices, to which the best
-//      choice of each job is added until none improves it. With any prices,
-//      what all packings are worth is bounded by
+//   1. Prices: a linear programme over the choices known so far is solved, and
+//      its duals are the prices of devices. At these prices each job's best
+//      choice is added, and so on until no choice improves the optimum. Any
+//      prices bound what a packing can be worth, by
 //
 //        sum_k price_k free_k + sum_j (largest merit of a choice of job j)
 //

@@ -153,7 +153,8 @@ Result<KnownElsewhere> CoordinatorAsker::Ask(const std::string& kind,
        .credentials = options_.credentials,
        .path = fmt::format("/v1/profiles/{}/problems/{}", Escaped(kind),
                            Escaped(ToString(problem))),
-       // A little earlier, so that it tells whom it waited for.
+       // A little earlier than the wait here ends, so that the error of the
+       // thread, which names the coordinator, still arrives.
        .deadline = deadline - options_.within / 20},
       deadline);
   if (answered) {

@@ -17,29 +17,43 @@
 
 namespace ucudnn::test {
 
-// A listening socket; connections wait in its queue until it is told to answer.
-class Listener {
+// A port where nobody listens and nobody else can.
+class ClosedPort {
  public:
-  Listener() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
+  ClosedPort() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     auto* const raw = reinterpret_cast<sockaddr*>(&address);
     socklen_t size = sizeof(address);
     UCUDNN_CHECK(bind(descriptor_, raw, size) == 0);
-    UCUDNN_CHECK(listen(descriptor_, 8) == 0);
     UCUDNN_CHECK(getsockname(descriptor_, raw, &size) == 0);
     port_ = ntohs(address.sin_port);
   }
+  ClosedPort(const ClosedPort&) = delete;
+  ClosedPort& operator=(const ClosedPort&) = delete;
+  ~ClosedPort() { close(descriptor_); }
+
+  int descriptor() const { return descriptor_; }
+  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
+
+ private:
+  int descriptor_;
+  int port_ = 0;
+};
+
+// A listening socket; connections wait in its queue until it is told to answer.
+class Listener {
+ public:
+  Listener() { UCUDNN_CHECK(listen(port_.descriptor(), 8) == 0); }
   ~Listener() {
     if (thread_.joinable()) thread_.join();
-    close(descriptor_);
   }
 
   // Hands the next connection to `serve`, and closes it.
   void Serve(std::function<void(int connection)> serve) {
     thread_ = std::thread([this, serve = std::move(serve)] {
-      const int connection = accept(descriptor_, nullptr, nullptr);
+      const int connection = accept(port_.descriptor(), nullptr, nullptr);
       serve(connection);
       close(connection);
     });
@@ -58,34 +72,11 @@ class Listener {
     });
   }
 
-  int port() const { return port_; }
-  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
+  std::string address() const { return port_.address(); }
 
  private:
-  int descriptor_;
-  int port_ = 0;
+  ClosedPort port_;  // until the constructor listens
   std::thread thread_;
-};
-
-// A port where nobody listens and nobody else can.
-class ClosedPort {
- public:
-  ClosedPort() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const raw = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof(address);
-    UCUDNN_CHECK(bind(descriptor_, raw, size) == 0);
-    UCUDNN_CHECK(getsockname(descriptor_, raw, &size) == 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~ClosedPort() { close(descriptor_); }
-  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
-
- private:
-  int descriptor_;
-  int port_ = 0;
 };
 
 }  // namespace ucudnn::test
