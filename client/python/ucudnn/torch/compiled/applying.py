@@ -6,6 +6,8 @@ from __future__ import annotations
 import bisect
 from typing import Any, Dict, List, Optional, Tuple
 
+from torch.fx.node import map_arg
+
 from ucudnn.torch.compiled.describing import Description
 from ucudnn.torch.compiled.planning import Layout
 
@@ -41,13 +43,10 @@ class _Copies:
     def apply(self) -> None:
         for node, segment in self.segment.items():
             if node.op == "call_function":
-                self.graph.inserting_before(node)
-                node.args, node.kwargs = self._mapped(node, segment, None)
-        self.graph.inserting_after()
+                with self.graph.inserting_before(node):
+                    node.args, node.kwargs = self._mapped(node, segment, None)
 
     def _mapped(self, node: Any, segment: int, fresh: Optional[Dict[Any, Any]]) -> Any:
-        from torch.fx.node import map_arg
-
         def map_one(one: Any) -> Any:
             return self._at(one, segment, fresh)
 
@@ -68,7 +67,7 @@ class _Copies:
         args, kwargs = self._mapped(node, segment, fresh)
         if fresh is None and args == node.args and kwargs == node.kwargs:
             return node
-        key = (node, _hashable(args, kwargs))
+        key = node, str(args), str(kwargs)
         if fresh is not None:
             fresh[node] = self._copy(node, args, kwargs)
             return fresh[node]
@@ -99,6 +98,3 @@ class _Copies:
         copy.meta = dict(node.meta)
         return copy
 
-
-def _hashable(args: Any, kwargs: Any) -> Any:
-    return str(args), str(kwargs)

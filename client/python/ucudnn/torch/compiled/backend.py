@@ -4,6 +4,7 @@ one call of ucudnn.torch.compile gets from Dynamo."""
 from __future__ import annotations
 
 import logging
+import re
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -42,6 +43,9 @@ class Graph:
         self.layout: Optional[Layout] = None  # by the plan
         self.compiled_for: Optional[Layout] = None
         self.calls = 1  # in a step
+        self.saved: List[str] = []  # names of nodes
+        self.inputs: Sequence[Any] = ()  # while it is compiled
+        self.planned = True  # unless that failed
 
     def __call__(self, *arguments: Any) -> Any:
         if self.job.watching or self.job.looked_at:
@@ -49,36 +53,43 @@ class Graph:
         assert self.run is not None
         return self.run(*arguments)
 
-    def compile(self, inputs: Sequence[Any], plan: bool = True) -> None:
+    def compile(self, inputs: Sequence[Any]) -> None:
         """By the plan; the first time it is made meanwhile. `inputs` are fake or real
         tensors."""
-
-        def choose(graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
-            if not plan:
-                return saved
-            first = self.described is None
-            told = self.job.describe(graph, saved, outputs, inputs, first)
-            if told is None:
-                return saved
-            self.described = told
-            if first:
-                self.job.plan(self)
-            return applied(graph, told, self.layout)
-
+        self.inputs = inputs
         try:
-            self.run = private.compile_graph(
-                private.copied(self.module), inputs, choose, self.job.compiler,
-                self.job.options,
-            )  # fmt: skip
+            self._compile()
         except (NoPlan, InvalidArgument):
             raise
         except Exception as error:
-            if not plan or self.layout is None:
+            if self.layout is None:
                 raise
             self.job.warn(error)
-            self.described = None
-            self.compile(inputs, plan=False)
+            self.planned, self.described = False, None
+            self._compile()
+        self.inputs = ()
         self.compiled_for = self.layout
+
+    def _compile(self) -> None:
+        self.run = private.compile_graph(
+            private.copied(self.module), self.inputs, self, self.job.compiler,
+            self.job.options,
+        )  # fmt: skip
+
+    def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
+        if not self.planned:
+            return saved
+        first = self.described is None
+        told = self.job.describe(graph, saved, outputs, self.inputs, first)
+        if told is None:
+            return saved
+        self.described = told
+        if first:
+            self.job.plan(self)
+        return applied(graph, told, self.layout)
+
+    def split(self, saved: List[str]) -> None:
+        self.saved = saved
 
 
 class Dispatcher:
@@ -90,10 +101,7 @@ class Dispatcher:
         self.graphs: Dict[Any, Tuple[Graph, List[int]]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        key = tuple(
-            tuple(one.shape) if isinstance(one, torch.Tensor) else one
-            for one in arguments
-        )
+        key = private.size_key(self.module, arguments)
         if key not in self.graphs:
             module, kept = private.specialized(self.module, arguments)
             graph = Graph(self.job, module)
@@ -124,10 +132,12 @@ class Job:
         self.watching = True  # the step is not yet known, or its plan not yet settled
         self.looked_at: Set[int] = set()  # storages of arguments, while check() runs
         self.choice: Optional[Choice] = None
-        self.plan_told: Optional[CompiledPlan] = None
+        self.bound_by: Optional[int] = None  # the budget, or what is free
         self._watch: Optional[Watch] = None
         self._costs: Optional[Costs] = None
         self._planned: List[Graph] = []  # in the order of their forward passes
+        self._device = torch.device("cpu")
+        self.measured: Optional[int] = None  # peak of the last step that was measured
         self._warned = False
         self._plans = 0
         self._steps = 0  # since something new was compiled
@@ -182,8 +192,8 @@ class Job:
         order = self._planned if new is None else [*self._watch.order, new]
         graphs = [g for g in order if g.described is not None]
         parts = [Part(g.described, g.calls) for g in graphs if g.described is not None]
-        device = parts[0].described.device
-        budget = free_budget(device) if self.budget is None else self.budget
+        self._device = parts[0].described.device
+        budget = free_budget(self._device) if self.budget is None else self.budget
         try:
             choice = planned(parts, self._watch.around, budget)
         except NoPlan:
@@ -195,9 +205,31 @@ class Job:
         self.choice, self._planned = choice, graphs
         for graph, layout in zip(graphs, choice.layouts):
             graph.layout = layout
-        self.plan_told = _told(choice, graphs, budget, device, self.looked_at)
+        self.bound_by = budget
         if not self.quiet:
-            _log.info("%s", self.plan_told)
+            _log.info("%s", self.told())
+
+    def told(self) -> CompiledPlan:
+        """The plan, for people."""
+        choice, graphs = self.choice, self._planned
+        assert choice is not None
+        kept, again, saved, plain = [], [], 0, 0
+        for graph, layout in zip(graphs, choice.layouts):
+            told = graph.described
+            if told is None:
+                continue
+            numbers = {number for number, _ in layout.again} if layout else set()
+            for number, value in enumerate(told.values):
+                one = PlannedValue(*_named(value.node), value.bytes * graph.calls)
+                (again if number in numbers else kept).append(one)
+            saved += told.saved_bytes(graph.saved) * graph.calls
+            plain += told.saved_bytes(n.name for n in told.plain) * graph.calls
+        return CompiledPlan(
+            self.bound_by, kept, again, saved, plain, choice.predicted.peak,
+            choice.plain.peak, choice.predicted.us / 1e3, choice.plain.us / 1e3,
+            choice.bound_us / 1e3, len(graphs), self._device, choice.cut_off,
+            self.measured, self.looked_at,
+        )  # fmt: skip
 
     def call(self, graph: Graph, arguments: Sequence[Any]) -> Any:
         """A graph's call in a step that is watched."""
@@ -226,12 +258,12 @@ class Job:
         self.watching = self._steps < _MOST_STEPS
         if seen is None:
             return
-        budget = self.plan_told.budget_bytes if self.plan_told else None
+        budget = self.bound_by
         counts = watch.calls
         changed = any(g.calls != counts.get(g, g.calls) for g in self._planned)
         for graph in self._planned:
             graph.calls = counts.get(graph, graph.calls)
-        peak = watch.peak
+        peak = self.measured = watch.peak
         over = peak is not None and budget is not None and peak > budget
         unused = (
             peak is not None
@@ -273,41 +305,13 @@ def _device(inputs: Sequence[Any]) -> torch.device:
     return tensors[0].device if tensors else torch.device("cpu")
 
 
-def _told(
-    choice: Choice,
-    graphs: Sequence[Graph],
-    budget: Optional[int],
-    device: torch.device,
-    looked_at: Set[int],
-) -> CompiledPlan:
-    kept, again, saved, plain = [], [], 0, 0
-    for graph, layout in zip(graphs, choice.layouts):
-        told = graph.described
-        assert told is not None
-        numbers = {number for number, _ in layout.again} if layout else set()
-        there = layout.saved if layout else set(range(len(told.values)))
-        plain += told.fixed_bytes * graph.calls
-        saved += (told.fixed_bytes + told.added(numbers)) * graph.calls
-        for number, value in enumerate(told.values):
-            one = PlannedValue(*_named(value.node), value.bytes * graph.calls)
-            (again if number in numbers else kept).append(one)
-            plain += one.bytes
-            saved += one.bytes if number in there else 0
-    return CompiledPlan(
-        budget, kept, again, saved, plain, choice.predicted.peak, choice.plain.peak,
-        choice.predicted.us / 1e3, choice.plain.us / 1e3, choice.bound_us / 1e3,
-        len(graphs), device, choice.cut_off, None, looked_at,
-    )  # fmt: skip
-
-
 def _named(node: Any) -> Tuple[str, str]:
     """The module and the operator that made it."""
     while getattr(node.target, "__name__", "") == "getitem":
         node = node.args[0]
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""
-    for wrapper in ("L['self'].", "L['self']", "_orig_mod."):
-        path = path[len(wrapper):] if path.startswith(wrapper) else path
+    path = re.sub(r"^L\['\w+'\]\.?(_orig_mod\.)?", "", path)
     packet = getattr(node.target, "overloadpacket", node.target)
     return path, str(packet)
 
@@ -396,12 +400,13 @@ def plan_of(model: Optional[Any] = None) -> CompiledPlan:
             break
         one = getattr(one, "module", None) or getattr(one, "_orig_mod", None)
     else:
-        job = next(reversed(list(_by_options.values())), None)
+        by_name = model is None or hasattr(model, "_orig_mod")
+        job = next(reversed(list(_by_options.values())), None) if by_name else None
     if job is None:
         raise refuse("plan_of", repr(type(model).__name__), "a compiled model is accepted")
-    if job.plan_told is None:
+    if job.choice is None:
         raise refuse(
             "plan_of", "a model without a plan",
             "one with a budget, after its first training step, is accepted",
         )  # fmt: skip
-    return job.plan_told
+    return job.told()

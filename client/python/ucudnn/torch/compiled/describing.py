@@ -70,6 +70,13 @@ class Description:
     roots: Set[Any] = field(default_factory=set)  # nodes whose storages are saved so
     # Of each node of the backward pass.
     segment: Dict[Any, int] = field(default_factory=dict)
+    # By the names of nodes of the forward pass: their storages.
+    storages: Dict[str, Any] = field(default_factory=dict)
+
+    def saved_bytes(self, names: Iterable[str]) -> int:
+        """Of these nodes, inputs apart."""
+        found = {self.storages[name] for name in names if name in self.storages}
+        return sum(bytes_of(node.meta["val"]) for node in found)
 
     def added(self, numbers: Optional[Iterable[int]] = None) -> int:
         """Bytes that are saved besides where these values are computed again, or all
@@ -194,6 +201,12 @@ class _Joint:
             self.costs.device, values, forward, backward, fixed,
             sum(self.size(r) for r in self.roots if r not in self.number), self.saved,
             set(self.roots), self.segment,
+            {
+                n.name: self.root(n)
+                for n in self.nodes
+                if n not in self.late and _tensor(n)
+                and self.root(n).op == "call_function"
+            },
         )  # fmt: skip
 
     def _segments(self, values: List[Value]) -> Tuple[List[Segment], List[Segment]]:

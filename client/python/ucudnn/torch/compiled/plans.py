@@ -34,7 +34,7 @@ class CompiledCheck:
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """Of one step: a shape and mode of the model. Times are in milliseconds."""
+    """Of one step: a shape and mode of the model."""
 
     budget_bytes: Optional[int]
     kept: List[PlannedValue]

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import logging
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Protocol, Sequence, Tuple
 
 import torch
 
@@ -16,9 +16,16 @@ TRIED = ("2.11", "2.13")
 _log = logging.getLogger("ucudnn.torch.compile")
 _partitioning = threading.RLock()
 
-# Of the values that PyTorch would save, which those are to be, of the joint graph's
-# nodes: choose(graph, saved, forward outputs).
-Choose = Callable[[Any, List[Any], List[Any]], List[Any]]
+
+class Planner(Protocol):
+    """Chooses what a joint graph saves between its passes."""
+
+    def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
+        """The nodes to save, instead of PyTorch's choice `saved`, where the forward
+        pass returns `outputs`. May add nodes to the backward pass."""
+
+    def split(self, saved: List[str]) -> None:
+        """The names of what the backward pass finds."""
 
 
 def warn_untried() -> None:
@@ -36,10 +43,10 @@ _warned: set[str] = set()
 
 
 def partition(
-    module: Any, inputs: Any, choose: Choose, **keywords: Any
+    module: Any, inputs: Any, planner: Planner, **keywords: Any
 ) -> Tuple[Any, Any]:
     """The forward and backward graph of a joint graph, as torch.compile splits it but
-    for the values that `choose` has saved."""
+    for the values that the planner has saved."""
     from torch._functorch import partitioners
 
     count = keywords["num_fwd_outputs"]
@@ -47,22 +54,24 @@ def partition(
 
     def chosen(graph: Any, *rest: Any, **more: Any) -> List[Any]:
         outputs = torch.utils._pytree.tree_leaves(graph.output_node().args)
-        return choose(graph, plain(graph, *rest, **more), outputs[:count])
+        return planner.choose(graph, plain(graph, *rest, **more), outputs[:count])
 
     with _partitioning:
         partitioners.choose_saved_values_set = chosen
         try:
-            return partitioners.min_cut_rematerialization_partition(
+            forward, backward = partitioners.min_cut_rematerialization_partition(
                 module, inputs, **keywords
             )
         finally:
             partitioners.choose_saved_values_set = plain
+    planner.split([n.name for n in backward.graph.find_nodes(op="placeholder")])
+    return forward, backward
 
 
 def compile_graph(
     module: Any,
     inputs: Sequence[Any],
-    choose: Choose,
+    planner: Planner,
     compiler: str,
     options: Dict[str, Any],
 ) -> Callable[..., Any]:
@@ -70,7 +79,7 @@ def compile_graph(
     "aot_eager"; it must be a copy, since compilers change it."""
 
     def split(module: Any, inputs: Any, **keywords: Any) -> Tuple[Any, Any]:
-        return partition(module, inputs, choose, **keywords)
+        return partition(module, inputs, planner, **keywords)
 
     # What AOTAutograd caches was split by an earlier plan.
     with torch._functorch.config.patch(enable_autograd_cache=False):
@@ -128,15 +137,31 @@ def specialized(module: Any, arguments: Sequence[Any]) -> Tuple[Any, List[int]]:
     other = copied(module)
     kept = []
     for index, (node, value) in enumerate(
-        zip(list(other.graph.find_nodes(op="placeholder")), arguments)
+        zip(other.graph.find_nodes(op="placeholder"), arguments)
     ):
-        if isinstance(value, torch.Tensor):
+        for read in [n for n in node.users if n.target == "item"]:
+            read.replace_all_uses_with(value.item())
+            other.graph.erase_node(read)
+        if isinstance(value, torch.Tensor) and (node.users or value.dim() > 0):
             kept.append(index)
         else:
             node.replace_all_uses_with(value)
             other.graph.erase_node(node)
     other.recompile()
     return other, kept
+
+
+def size_key(module: Any, arguments: Sequence[Any]) -> Tuple[Any, ...]:
+    """What `specialized` depends on."""
+    nodes = module.graph.find_nodes(op="placeholder")
+    return tuple(
+        value
+        if not isinstance(value, torch.Tensor)
+        else value.item()
+        if any(user.target == "item" for user in node.users)
+        else (tuple(value.shape), value.stride())
+        for node, value in zip(nodes, arguments)
+    )
 
 
 def faked(arguments: Sequence[Any]) -> List[Any]:
