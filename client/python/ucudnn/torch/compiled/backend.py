@@ -393,17 +393,16 @@ def plan_of(model: Optional[Any] = None) -> CompiledPlan:
     """The plan of the last shapes and mode that a compiled model was planned for.
     Models that were compiled by the backend's name alone share a plan for each set
     of options: they are not told apart, and any model, or none, names the last."""
-    one = model
-    while one is not None:
+    job, one = None, model
+    while job is None and one is not None:
         job = _jobs.get(one)
-        if job is not None:
-            break
-        one = getattr(one, "module", None) or getattr(one, "_orig_mod", None)
-    else:
-        by_name = model is None or hasattr(model, "_orig_mod")
-        job = next(reversed(list(_by_options.values())), None) if by_name else None
+        inner = getattr(one, "module", None)
+        one = inner if inner is not None else getattr(one, "_orig_mod", None)
+    if job is None and (model is None or hasattr(model, "_orig_mod")):
+        job = next(reversed(list(_by_options.values())), None)
     if job is None:
-        raise refuse("plan_of", repr(type(model).__name__), "a compiled model is accepted")
+        name = type(model).__name__
+        raise refuse("plan_of", repr(name), "a compiled model is accepted")
     if job.choice is None:
         raise refuse(
             "plan_of", "a model without a plan",
