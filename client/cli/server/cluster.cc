@@ -206,9 +206,8 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
              const std::string& help, Chosen* chosen) {
   const auto options = std::make_shared<HoldOptions>();
   CLI::App* command = app.add_subcommand(what, help);
-  command->add_option("node", options->node, "The node; see `ucudnn nodes`")
-      ->required()
-      ->option_text("NODE");
+  command->add_option("NODE", options->node, "The node; see `ucudnn nodes`")
+      ->required();
   CLI::Option* reason =
       command
           ->add_option("--reason", options->reason,

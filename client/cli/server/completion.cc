@@ -124,7 +124,7 @@ void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
       "completion",
       "Print a shell script that completes commands, options, values and names "
       "of all programs; use it by source <(ucudnn completion bash)");
-  completion->add_option("shell", *shell, "The shell")
+  completion->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([shell, chosen] {
@@ -148,8 +148,8 @@ ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
       const auto words = KnownWords().find(name);
       if (words != KnownWords().end()) return words->second;
     }
-    std::string what = option.get_option_text();
-    if (what.ends_with("...")) what.resize(what.size() - 3);
+    const std::string what =
+        option.get_positional() ? option.get_name() : option.get_option_text();
     for (const std::string_view known :
          {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND"}) {
       if (what == known) return Ask(what, coordinators, credentials);

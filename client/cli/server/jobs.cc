@@ -193,9 +193,8 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "replan",
       "Replan a running job; its ranks adopt the new plan together at their "
       "next refresh. Options that are not given stay as they are");
-  replan->add_option("id", options->job, "The job's id; see `ucudnn jobs`")
-      ->required()
-      ->option_text("JOB");
+  replan->add_option("JOB", options->job, "The job's id; see `ucudnn jobs`")
+      ->required();
   replan
       ->add_option_function<std::int64_t>(
           "--batch", [options](std::int64_t batch) { options->batch = batch; },

@@ -102,9 +102,9 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "put",
       "Register a network: an ONNX model, or its convolutions as CSV\n"
       "(name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups)");
-  put->add_option("name", options->name, "The name to register it under")
+  put->add_option("NAME", options->name, "The name to register it under")
       ->required();
-  put->add_option("file", options->path, "The ONNX or CSV file")->required();
+  put->add_option("FILE", options->path, "The ONNX or CSV file")->required();
   AddInputShapeOption(put, &options->shapes);
   AddOutputOption(put, &options->format);
   put->callback([&server, options, chosen] {
@@ -115,9 +115,9 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "convert",
       "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
       "names; calls no coordinator");
-  convert->add_option("file", conversion->from, "The ONNX or CSV file")
+  convert->add_option("FILE", conversion->from, "The ONNX or CSV file")
       ->required();
-  convert->add_option("csv", conversion->to,
+  convert->add_option("CSV", conversion->to,
                       "Output file; default: standard output");
   AddInputShapeOption(convert, &conversion->shapes);
   convert->callback([conversion, chosen] {

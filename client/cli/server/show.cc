@@ -186,9 +186,7 @@ void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   for (const Thing& thing : kThings) {
     const auto id = std::make_shared<std::string>();
     CLI::App* command = show->add_subcommand(thing.what, thing.help);
-    command->add_option("id", *id, "Its id or name")
-        ->required()
-        ->option_text(thing.id);
+    command->add_option(thing.id, *id, "Its id or name")->required();
     AddOutputOption(command, format.get());
     command->callback([&server, what = thing.what, id, format, chosen] {
       *chosen = [&server, what, id, format] {

@@ -146,10 +146,9 @@ void AddCancelCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       cancel->add_option_group("target", "One of CAMPAIGN, --task and --kind");
   target->require_option(1);
   target
-      ->add_option("campaign", options->campaign,
+      ->add_option("CAMPAIGN", options->campaign,
                    "A running campaign; see `ucudnn campaigns`")
       ->check(CLI::Range(std::int64_t{1}, kMaxCount))
-      ->option_text("CAMPAIGN")
       ->default_str("");
   target
       ->add_option("--task", options->tasks, "These tasks; see `ucudnn tasks`")

@@ -43,7 +43,24 @@ TEST(HelpCliTest, GuessesWhatWasMeant) {
                     HasSubstr("See `ucudnn plan --help`.")));
   EXPECT_THAT(said({"show", "plan", "1", "-o", "jsonpath={.id}"}),
               HasSubstr("'jsonpath={.id}' is given; table, json or yaml"));
-  EXPECT_THAT(said({}), HasSubstr("Subcommands:"));
+  EXPECT_THAT(said({}), HasSubstr("Planning commands:"));
+}
+
+TEST(HelpCliTest, SaysWhatIsMissingOrAcceptedInPlainWords) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    return Ucudnn(arguments).err;
+  };
+  EXPECT_THAT(said({"show", "job"}), HasSubstr("ucudnn: JOB is required\n"));
+  EXPECT_THAT(said({"jobs", "rm"}), HasSubstr("ucudnn: JOB is required\n"));
+  EXPECT_THAT(said({"cancel"}),
+              HasSubstr("one of CAMPAIGN,--task,--kind is required\n"));
+  EXPECT_THAT(said({"cancel", "x"}),
+              HasSubstr("CAMPAIGN: 'x' is given; 1 to "));
+  EXPECT_THAT(said({"completion", "tcsh"}),
+              HasSubstr("'tcsh' is given; one of bash,zsh,fish is accepted"));
+  const test::Finished agent =
+      test::Run({test::ProgramPath("ucudnn-agent"), "--help"});
+  EXPECT_THAT(agent.out, HasSubstr("--no-branches "));
 }
 
 TEST(HelpCliTest, ShowsTheHelpOfEachCommand) {
