@@ -38,10 +38,12 @@ List Nodes() {
                   Wide(Age("HELD", "hold.since_ms")),
                   Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
       .id = "id",
-      .fetch = [](Connection& connection, v1::ListRequest page) {
-        return Entries(connection, &Stub::ListAgents,
-                       &v1::ListAgentsResponse::agents, std::move(page));
-      }};
+      .fetch =
+          [](Connection& connection, v1::ListRequest page) {
+            return Entries(connection, &Stub::ListAgents,
+                           &v1::ListAgentsResponse::agents, std::move(page));
+          },
+      .states = {"online", "cordoned", "draining", "gone"}};
 }
 
 // "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50
@@ -79,6 +81,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
   list.columns.push_back(Wide(Plain("DRIVER", "driver")));
   list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
   list.id = "id";
+  list.states = {"idle", "busy", "cordoned", "draining", "lost"};
   list.fetch = [kind](Connection& connection,
                       v1::ListRequest request) -> Result<Json> {
     if (!kind->empty()) {

@@ -51,10 +51,12 @@ List Jobs() {
                       Age("LAST SEEN", "updated_ms"),
                       Wide(Plain("WHY", "reason"))},
           .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListJobs,
-                           &v1::ListJobsResponse::jobs, std::move(page));
-          }};
+          .fetch =
+              [](Connection& connection, v1::ListRequest page) {
+                return Entries(connection, &Stub::ListJobs,
+                               &v1::ListJobsResponse::jobs, std::move(page));
+              },
+          .states = {"running", "finished", "lost"}};
 }
 
 Status Replan(const Server& server, const ReplanOptions& options) {

@@ -305,6 +305,17 @@ void AddList(CLI::App* command, const Server& server, List list,
                    "combine")
       ->allow_extra_args(false)
       ->option_text("KEY=VALUE");
+  if (!list.states.empty()) {
+    command
+        ->add_option_function<std::string>(
+            "--state",
+            [options](const std::string& state) {
+              options->filters.push_back("state=" + state);
+            },
+            fmt::format("Only these: {}", fmt::join(list.states, ", ")))
+        ->check(CLI::IsMember(list.states))
+        ->option_text("STATE");
+  }
   if (list.paged) {
     command
         ->add_option_function<int>(

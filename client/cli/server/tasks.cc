@@ -82,11 +82,13 @@ List Campaigns() {
                       Age("BEGAN", "created_ms"),
                       Plain("WHY", "cancelled_why")},
           .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListCampaigns,
-                           &v1::ListCampaignsResponse::campaigns,
-                           std::move(page));
-          }};
+          .fetch =
+              [](Connection& connection, v1::ListRequest page) {
+                return Entries(connection, &Stub::ListCampaigns,
+                               &v1::ListCampaignsResponse::campaigns,
+                               std::move(page));
+              },
+          .states = {"running", "finished", "cancelled"}};
 }
 
 List History() {
