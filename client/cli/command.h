@@ -41,6 +41,18 @@ void AddOutputOption(CLI::App* command, OutputFormat* format);
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
 
+// The names of these values of an enumeration.
+template <class Values>
+std::vector<std::string> NamesOf(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(Name(value));
+  return names;
+}
+
+// Has the option accept these names alone, in any case. Returns the option.
+CLI::Option* AcceptNames(CLI::Option* option,
+                         const std::vector<std::string>& names);
+
 // The width of the terminal that standard output is; 0 if it is none.
 std::size_t TerminalWidth();
 

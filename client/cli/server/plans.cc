@@ -107,11 +107,12 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
                    "that rank, as `ucudnn kinds` lists them; needed where "
                    "there are several")
       ->option_text("KIND");
-  command
-      ->add_option("--precision", options->precision,
-                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+  AcceptNames(command->add_option("--precision", options->precision,
+                                  "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16"),
+              NamesOf(kPrecisions))
       ->option_text("P");
-  command->add_option("--layout", options->layout, "NCHW or NHWC")
+  AcceptNames(command->add_option("--layout", options->layout, "NCHW or NHWC"),
+              NamesOf(kLayouts))
       ->option_text("L");
   command->add_flag("--retry-failed", options->retry_failed,
                     "Retry measurements that failed before");
@@ -181,9 +182,8 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 std::string LimitText(const v1::PlanRequest& request) {
   if (request.has_memory()) {
     const Bytes budget(request.memory().budget_bytes());
-    return budget == Bytes(0)
-               ? "all memory"
-               : fmt::format("{} of memory", HumanBytes(budget));
+    return budget == Bytes(0) ? "all memory"
+                              : fmt::format("{} of memory", HumanBytes(budget));
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
