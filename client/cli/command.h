@@ -31,6 +31,15 @@ using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
 // service is unreachable or refused; 1 any other error.
 int ExitStatus(const Status& status);
 
+// For what makes no plan: "cannot be done now" then ends with 1, not 3.
+template <class Answer>
+Answer OfNoPlan(Answer answer) {
+  if (!answer && answer.error().code == Code::kFailedPrecondition) {
+    answer.error().code = Code::kUnknown;
+  }
+  return answer;
+}
+
 enum class OutputFormat { kTable, kJson, kYaml };
 
 // Adds `-o,--output table|json|yaml`.

@@ -262,8 +262,8 @@ Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
                 flag);
   }
   return Fail(Code::kInvalidArgument,
-              "the cluster has several kinds of device; give {} once, or once "
-              "for each rank: {}",
+              "the cluster has several kinds of device; give one, or one for "
+              "each rank, by {}: {}",
               flag, fmt::join(kinds, ", "));
 }
 

@@ -144,7 +144,8 @@ ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
     const std::string what =
         option.get_positional() ? option.get_name() : option.get_option_text();
     for (const std::string_view known :
-         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND"}) {
+         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND",
+          "KIND[,...]"}) {
       if (what == known) return Ask(what, coordinators, credentials);
     }
     return Words();

@@ -90,6 +90,7 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   const auto answer =
       connection->Call(&Stub::ReplanJob, request, RetryPolicy::LongWork());
   if (!answer) {
+    if (options.accept) return OfNoPlan(Status(tl::unexpect, answer.error()));
     return LeftBehind(answer.error(),
                       "if the coordinator has begun the plan, it finishes it, "
                       "and the job adopts it");

@@ -116,6 +116,20 @@ Result<std::string> KindNamed(Connection& connection, const std::string& text) {
               fmt::join(none ? kinds : matching, ", "));
 }
 
+Result<std::vector<std::string>> KindsNamed(
+    Connection& connection, const std::vector<std::string>& texts) {
+  std::vector<std::string> kinds;
+  for (const std::string& text : texts) {
+    const bool whole = ParseDeviceKind(text).has_value();  // may have commas
+    for (const std::string& part :
+         whole ? std::vector{text} : Parts(text, ',')) {
+      UCUDNN_ASSIGN_OR_RETURN(kinds.emplace_back(),
+                              KindNamed(connection, part));
+    }
+  }
+  return kinds;
+}
+
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
                                  const std::vector<std::string>& ids) {
   std::vector<std::string> matching;

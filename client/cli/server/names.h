@@ -34,6 +34,9 @@ Result<std::vector<std::string>> KnownKinds(Connection& connection);
 // otherwise the only known kind that it matches, or that has this number.
 // kInvalidArgument: none or several.
 Result<std::string> KindNamed(Connection& connection, const std::string& text);
+// The kinds that each text, or each of its parts between commas, names.
+Result<std::vector<std::string>> KindsNamed(
+    Connection& connection, const std::vector<std::string>& texts);
 
 // The only one of `ids` that `text` is or begins. kNotFound; kInvalidArgument:
 // several.

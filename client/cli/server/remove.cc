@@ -29,7 +29,8 @@ Status Remove(const Server& server, const Removable& removable,
     }
     request.set_who(WhoAmI());
     request.set_reason(options.reason);
-    UCUDNN_RETURN_IF_ERROR(connection->Call(removable.remove, request));
+    UCUDNN_RETURN_IF_ERROR(
+        OfNoPlan(connection->Call(removable.remove, request)));
     UCUDNN_RETURN_IF_ERROR(WriteText(
         "", fmt::format("{} {} removed\n", removable.what, request.id())));
   }

@@ -121,9 +121,9 @@ Status Cancel(const Server& server, const CancelOptions& options) {
   }
   request.set_who(WhoAmI());
   request.set_reason(options.reason);
-  UCUDNN_ASSIGN_OR_RETURN(
-      const v1::CancelTasksResponse cancelled,
-      connection->Call(&Stub::CancelTasks, request, RetryPolicy::LongWork()));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::CancelTasksResponse cancelled,
+                          OfNoPlan(connection->Call(&Stub::CancelTasks, request,
+                                                    RetryPolicy::LongWork())));
   return Print(options.output, ToJson(cancelled), [&] {
     std::string text =
         fmt::format("{} measurements cancelled", cancelled.cancelled());

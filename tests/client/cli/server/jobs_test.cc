@@ -108,6 +108,11 @@ TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
   EXPECT_EQ(accepted.status, 0) << accepted.err;
   EXPECT_THAT(accepted.out, HasSubstr("revision 2 of job 12345678-job"));
   EXPECT_EQ(Run({"replan", "1234", "--accept", "--batch", "8"}).status, 2);
+  coordinator_.replan_job = [](const v1::ReplanJobRequest&) {
+    return Result<v1::JobRevision>(
+        Fail(Code::kFailedPrecondition, "nothing is proposed"));
+  };
+  EXPECT_EQ(Run({"replan", "1234", "--accept"}).status, 1);
 }
 
 }  // namespace
