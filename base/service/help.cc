@@ -244,6 +244,16 @@ const CLI::App& CalledIn(const CLI::App& app) {
 
 }  // namespace
 
+std::string CalledCommand(const CLI::App& app) {
+  const CLI::App& called = CalledIn(app);
+  std::string name = called.get_name();
+  for (const CLI::App* of = called.get_parent(); of != nullptr;
+       of = of->get_parent()) {
+    name.insert(0, of->get_name() + " ");
+  }
+  return name;
+}
+
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
                const char* const* argv) {
   // CLI11 reports --help and --version as errors with exit code 0.
@@ -256,14 +266,9 @@ int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
     std::fputs(called.help().c_str(), stderr);
     return 2;
   }
-  std::string name = called.get_name();
-  for (const CLI::App* of = called.get_parent(); of != nullptr;
-       of = of->get_parent()) {
-    name.insert(0, of->get_name() + " ");
-  }
   std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", app.get_name().c_str(),
                (mistake.empty() ? Plainly(error.what()) : mistake).c_str(),
-               name.c_str());
+               CalledCommand(app).c_str());
   return 2;
 }
 

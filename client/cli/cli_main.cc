@@ -84,7 +84,11 @@ int Main(int argc, char** argv) {
   }
   const Status status = chosen();
   if (!status) {
-    std::fprintf(stderr, "ucudnn: %s\n", status.error().message.c_str());
+    // What is not allowed has the name of a call, so name the command too.
+    const bool refused = status.error().code == Code::kPermissionDenied;
+    std::fprintf(stderr, "%s: %s\n",
+                 refused ? CalledCommand(app).c_str() : "ucudnn",
+                 status.error().message.c_str());
   }
   return ExitStatus(status);
 }

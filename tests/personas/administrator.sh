@@ -60,7 +60,8 @@ refused "no authority in $tmp/others/ca.crt has signed its certificate" ucudnn d
 refused "; not for 0.0.0.0" ucudnn devices --coordinator "0.0.0.0:$grpc" --ca "$certs/ca.crt"
 as operator-alice networks put small "$tmp/small.csv"
 says "small" bob networks
-refused "viewer bob" bob cancel 1
+refused "ucudnn cancel: viewer bob" bob cancel 1
+says "there is no network 'smal'; did you mean small?" bob show network smal
 # The same from bob's own settings.
 (cd "$certs" && ucudnn config set ca ca.crt >/dev/null)
 ucudnn config set token-file "$tmp/bob.token" >/dev/null

@@ -147,6 +147,20 @@ Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
               Excerpt(text), what, fmt::join(matching, ", "));
 }
 
+Result<std::string> NetworkNamed(Connection& connection,
+                                 const std::string& text) {
+  const auto networks = AllPages(connection, &Stub::ListNetworks,
+                                 &v1::ListNetworksResponse::networks);
+  if (!networks) return text;
+  std::vector<std::string> names;
+  for (const v1::Network& network : networks->networks()) {
+    if (network.name() == text) return text;
+    names.push_back(network.name());
+  }
+  return Fail(Code::kNotFound, "there is no network '{}'{}", Excerpt(text),
+              DidYouMean(text, names));
+}
+
 Result<std::string> JobNamed(Connection& connection, const std::string& text) {
   constexpr std::size_t kUuid = 36;
   if (text.size() == kUuid) return text;

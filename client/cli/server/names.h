@@ -43,6 +43,10 @@ Result<std::vector<std::string>> KindsNamed(
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
                                  const std::vector<std::string>& ids);
 
+// The text, if the coordinator knows a network of this name, or cannot tell.
+// kNotFound, with the name most like it.
+Result<std::string> NetworkNamed(Connection& connection,
+                                 const std::string& text);
 // The job, node or device with the id that `text` is or begins.
 Result<std::string> JobNamed(Connection& connection, const std::string& text);
 Result<std::string> NodeNamed(Connection& connection, const std::string& text);

@@ -9,6 +9,7 @@
 #include "base/onnx/onnx.h"
 #include "client/cli/network_options.h"
 #include "client/cli/server/list.h"
+#include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
 #include "client/cli/server/remove.h"
 #include "client/cli/server/server.h"
@@ -63,7 +64,10 @@ Status Put(const Server& server, const PutOptions& options) {
   request.set_content(std::move(content));
   const Result<v1::Network> network =
       connection->Call(&Stub::PutNetwork, request);
-  if (!network) return Within(path, network.error());
+  if (!network) {
+    return Within(fmt::format("{} from {}", options.name, path),
+                  network.error());
+  }
   return Print(options.format, ToJson(*network), [&] {
     return fmt::format("network {}: {} convolutions, revision {}\n",
                        network->name(), network->layers_size(),
@@ -95,7 +99,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
             {.what = "network",
              .id = "NETWORK",
              .remove = &Stub::DeleteNetwork,
-             .named = {}},
+             .named = NetworkNamed},
             chosen);
   const auto options = std::make_shared<PutOptions>();
   CLI::App* put = networks->add_subcommand(

@@ -142,7 +142,8 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
 Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
-  request.set_network(options.network);
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_network(),
+                          NetworkNamed(connection, options.network));
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());

@@ -116,6 +116,7 @@ Result<std::string> IdOf(Connection& connection, const std::string& what,
                          const std::string& text) {
   if (what == "node") return NodeNamed(connection, text);
   if (what == "device") return DeviceNamed(connection, text);
+  if (what == "network") return NetworkNamed(connection, text);
   if (what == "profile") return KindNamed(connection, text);
   if (what == "job") return JobNamed(connection, text);
   return text;
