@@ -41,6 +41,8 @@ says "measurements cancelled" ucudnn cancel 1 --reason "wrong batch"
 says "node node-1 is online" ucudnn resume nod  # only one begins so
 says "--reason is required" ucudnn drain node-1
 says "node node-1 is draining" ucudnn drain node-1 --reason "moves" --deadline 4
+says "hold deadline  in 4 h" ucudnn show node node-1
+says "none found" ucudnn jobs
 says "node node-1 is online" ucudnn resume node-1
 says "there is no node 'nobody'" ucudnn cordon nobody
 says "there is no node 'node1'; did you mean node-1?" ucudnn cordon node1

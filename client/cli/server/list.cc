@@ -203,7 +203,13 @@ Status Show(const Server& server, const List& list,
       UCUDNN_RETURN_IF_ERROR(WriteText("", between + text));
       last = std::move(text);
     }
-    if (!options.watch) return {};
+    if (!options.watch) {
+      // Only a header could also be an error that was missed.
+      if (last == TableText(list, options, Json::array())) {
+        std::fputs("none found\n", stderr);
+      }
+      return {};
+    }
     Pause(connection->stop(), kWatchInterval);
     if (connection->stop().stop_requested()) return {};
   }

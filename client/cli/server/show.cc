@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,13 @@ std::string FieldText(const std::string& key,
   if (value.is_null()) return "-";
   if (value == "") return "-";
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string list;
+    for (const auto& element : value) {
+      list += (list.empty() ? "" : ", ") + FieldText(key, element);
+    }
+    return list.empty() ? "-" : list;
+  }
   if (value.is_number() && key.ends_with("_ms")) {
     return Ago(value.get<std::int64_t>());
   }
@@ -29,18 +37,27 @@ std::string FieldText(const std::string& key,
   return value.dump();
 }
 
+// "registered_ms", whose value is an age, as "registered".
+std::string Label(std::string key) {
+  for (const std::string_view unit : {"_ms", "_bytes"}) {
+    if (key.ends_with(unit)) key.resize(key.size() - unit.size());
+  }
+  std::ranges::replace(key, '_', ' ');
+  return key;
+}
+
 // A message's fields, one per line.
 std::string FieldsText(const google::protobuf::Message& message) {
   const nlohmann::ordered_json json = ToJson(message);
   Table table({"FIELD", "VALUE"});
   for (const auto& [key, value] : json.items()) {
     if (!value.is_object()) {
-      table.AddRow({key, FieldText(key, value)});
+      table.AddRow({Label(key), FieldText(key, value)});
       continue;
     }
     for (const auto& [inner, member] : value.items()) {
-      table.AddRow(
-          {fmt::format("{}.{}", key, inner), FieldText(inner, member)});
+      table.AddRow({fmt::format("{} {}", Label(key), Label(inner)),
+                    FieldText(inner, member)});
     }
   }
   return table.Text();
