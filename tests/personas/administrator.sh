@@ -28,6 +28,8 @@ for person in "admin root" "operator alice"; do
 done
 "$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
 chmod 600 "$tmp/bob.token"
+says "--renew replaces it" "$certificates" issue --dir "$certs" agent node-1
+says "agent/node-1" "$certificates" list --dir "$certs"
 [ "$(stat -c %a "$certs/ca.key")" = 600 ] || fail "anyone can read ca.key"
 
 cat >"$tmp/tls.toml" <<TOML
