@@ -26,8 +26,7 @@ for person in "admin root" "operator alice"; do
   # shellcheck disable=SC2086
   "$certificates" issue --dir "$certs" --days 30 $person >/dev/null
 done
-"$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
-chmod 600 "$tmp/bob.token"
+(umask 077 && "$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token")
 says "--renew replaces it" "$certificates" issue --dir "$certs" agent node-1
 says "agent/node-1" "$certificates" list --dir "$certs"
 [ "$(stat -c %a "$certs/ca.key")" = 600 ] || fail "anyone can read ca.key"
