@@ -172,6 +172,15 @@ ucudnn_package_files(ucudnn PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/quickstart.sh
 ucudnn_package_files(ucudnn
   FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.csv
   DESTINATION share/ucudnn/quickstart)
+# In the repository's folders, since programs and guides refer to them so.
+ucudnn_package_files(ucudnn FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  DESTINATION share/doc/ucudnn)
+ucudnn_package_files(ucudnn
+  FILES ${PROJECT_SOURCE_DIR}/docs/allocation.md
+        ${PROJECT_SOURCE_DIR}/docs/glossary.md ${PROJECT_SOURCE_DIR}/docs/memory.md
+  DESTINATION share/doc/ucudnn/docs)
+ucudnn_package_files(ucudnn DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guide
+  DESTINATION share/doc/ucudnn/docs)
 ucudnn_package(ucudnn
   COMPONENTS programs
   PROGRAMS ucudnn ucudnn-rehearse ucudnn-train ucudnn-train-memory

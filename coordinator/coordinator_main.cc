@@ -442,7 +442,7 @@ CommandLine::CommandLine() {
                    "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_subcommand("check", "Check a file for --config without serving")
-      ->add_option("file", to_check, "The TOML file")
+      ->add_option("FILE", to_check, "The TOML file")
       ->required()
       ->option_text("FILE");
 }
