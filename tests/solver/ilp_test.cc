@@ -1,5 +1,3 @@
-#include "tests/support/ilp.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include "tests/support/cbc_ilp.h"
 #include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
+#include "tests/support/ilp_solver.h"
 #include "tests/support/trials.h"
 
 namespace ucudnn {
@@ -170,6 +169,48 @@ TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
           << judge->name() << ", trial " << trial;
     }
   }
+}
+
+TEST(LpTextTest, StatesTheProgrammeAsPeopleWouldWriteIt) {
+  const Instance instance = {{{{5500, 2048}, {4000, 6144}}, {{3000, 1024}}},
+                             7000};
+  const std::vector<std::string> names = {"conv 1:Forward", "2"};
+  EXPECT_EQ(LpText(MckpAsIlp(instance.Classes(), instance.capacity, names),
+                   "two kernels"),
+            R"(\ two kernels
+Minimize
+ us: + 5.5 x_1_conv_1_Forward_1 + 4 x_1_conv_1_Forward_2 + 3 x_2_2_1
+Subject To
+ one_1_conv_1_Forward: + x_1_conv_1_Forward_1 + x_1_conv_1_Forward_2 = 1
+ one_2_2: + x_2_2_1 = 1
+ capacity: + 2 x_1_conv_1_Forward_1 + 6 x_1_conv_1_Forward_2 + x_2_2_1 <= 6
+Bounds
+Binaries
+ x_1_conv_1_Forward_1 x_1_conv_1_Forward_2 x_2_2_1
+End
+)");
+}
+
+TEST(LpTextTest, DividesNoRowWhoseLimitWouldChange) {
+  // 2 x + 4 y with y any number: half of 3 is 1.5.
+  IlpProblem problem;
+  problem.variables = {{.cost = -1, .least = -2, .most = 5},
+                       {.least = 1, .most = kIlpUnbounded, .integer = false}};
+  problem.rows = {{{{0, 2}, {1, 4}}, -3, 3}, {{{0, 3}}, -4, kIlpUnbounded}};
+  EXPECT_EQ(LpText(problem, "ranges"), R"(\ ranges
+Minimize
+ us: - 0.001 x1
+Subject To
+ r1: + 2 x1 + 4 x2 <= 3
+ r1_least: + 2 x1 + 4 x2 >= -3
+ r2: + x1 >= -1
+Bounds
+ -2 <= x1 <= 5
+ 1 <= x2
+Generals
+ x1
+End
+)");
 }
 
 TEST(IlpTest, JudgesReportThatNothingFits) {

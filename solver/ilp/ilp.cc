@@ -1,22 +1,30 @@
-#include "tests/support/ilp.h"
+#include "solver/ilp/ilp.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 namespace ucudnn {
 
-IlpProblem MckpAsIlp(std::span<const MckpClass> classes,
-                     std::int64_t capacity) {
+IlpProblem MckpAsIlp(std::span<const MckpClass> classes, std::int64_t capacity,
+                     std::span<const std::string> names) {
   IlpProblem problem;
   IlpRow capacity_row;
   capacity_row.most = capacity;
-  for (const MckpClass& one : classes) {
+  capacity_row.name = "capacity";
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    const std::string name =
+        fmt::format("{}_{}", k + 1, names.empty() ? "class" : names[k]);
     IlpRow choice;
     choice.least = 1;
     choice.most = 1;
-    for (const MckpItem& item : one.items) {
+    choice.name = "one_" + name;
+    for (const MckpItem& item : classes[k].items) {
       const std::size_t variable = problem.variables.size();
-      problem.variables.push_back({.cost = item.cost});
+      problem.variables.push_back(
+          {.cost = item.cost,
+           .name = fmt::format("x_{}_{}", name, choice.terms.size() + 1)});
       choice.terms.push_back({variable, 1});
       if (item.weight != 0) {
         capacity_row.terms.push_back({variable, item.weight});
@@ -28,22 +36,32 @@ IlpProblem MckpAsIlp(std::span<const MckpClass> classes,
   return problem;
 }
 
-IlpProblem AssignmentAsIlp(const AssignProblem& problem) {
+IlpProblem AssignmentAsIlp(const AssignProblem& problem,
+                           std::span<const std::string> names) {
   IlpProblem ilp;
-  ilp.variables.push_back({.cost = 1, .most = kIlpUnbounded, .integer = false});
+  ilp.variables.push_back({.cost = 1,
+                           .most = kIlpUnbounded,
+                           .integer = false,
+                           .name = "makespan_ns"});
   IlpRow batch;
+  batch.name = "batch";
   batch.least = problem.batch.count();
   batch.most = problem.batch.count();
-  for (const AssignGpu& gpu : problem.gpus) {
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    const std::string name =
+        fmt::format("{}_{}", g + 1, names.empty() ? "gpu" : names[g]);
     IlpRow one;
     one.most = 1;
+    one.name = "one_" + name;
     IlpRow slowest;  // its time less the makespan
     slowest.most = 0;
+    slowest.name = "time_" + name;
     slowest.terms.push_back({0, -1});
-    for (const BatchCost& cost : problem.tables[gpu.table]) {
+    for (const BatchCost& cost : problem.tables[problem.gpus[g].table]) {
       if (cost.batch > problem.batch) break;
       const std::size_t variable = ilp.variables.size();
-      ilp.variables.push_back({});
+      ilp.variables.push_back(
+          {.name = fmt::format("x_{}_b{}", name, cost.batch.count())});
       one.terms.push_back({variable, 1});
       batch.terms.push_back({variable, cost.batch.count()});
       slowest.terms.push_back({variable, cost.time.count()});
@@ -53,6 +71,14 @@ IlpProblem AssignmentAsIlp(const AssignProblem& problem) {
   }
   ilp.rows.push_back(std::move(batch));
   return ilp;
+}
+
+double CostOf(const IlpProblem& problem, const std::vector<double>& values) {
+  double cost = 0;
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    cost += static_cast<double>(problem.variables[j].cost) * values[j];
+  }
+  return cost;
 }
 
 Status CheckIlp(const IlpProblem& problem, const std::vector<double>& values) {
