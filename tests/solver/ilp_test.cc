@@ -6,6 +6,7 @@
 #include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
 #include "tests/support/ilp_solver.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -76,7 +77,7 @@ AssignProblem RandomAssignment(Random& random) {
 TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
   const auto judges = Judges();
   Random random(31);
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < Trials(1500); ++trial) {
     const std::int64_t classes = Draw(random, 1, trial % 50 == 0 ? 30 : 9);
     const Instance instance =
         RandomInstance(random, classes, trial % 2 == 0 ? 1 << 20 : 4352);
@@ -98,7 +99,7 @@ TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
   const auto highs = test::MakeHighsSolver();
   ASSERT_NE(highs, nullptr) << "Debian's python3-scipy is not installed";
   Random random(33);
-  for (int trial = 0; trial < 100; ++trial) {
+  for (int trial = 0; trial < Trials(100); ++trial) {
     const Instance instance = RandomInstance(random, Draw(random, 1, 9), 4352);
     const auto solution = SolveMckp(instance.Classes(), instance.capacity);
     ASSERT_TRUE(solution && solution->optimal);
@@ -108,7 +109,7 @@ TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
     ASSERT_TRUE(judged->optimal);
     ASSERT_EQ(judged->cost, static_cast<double>(solution->cost)) << trial;
   }
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < Trials(30); ++trial) {
     const AssignProblem problem = RandomAssignment(random);
     const auto assignment = SolveAssignment(problem);
     const auto judged = highs->Solve(AssignmentAsIlp(problem), 20'000);
@@ -151,7 +152,7 @@ TEST(IlpTest, GlpkUnscaledReportsAWorseSolutionAsOptimal) {
 TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
   const auto judges = Judges();
   Random random(32);
-  for (int trial = 0; trial < 150; ++trial) {
+  for (int trial = 0; trial < Trials(150); ++trial) {
     const AssignProblem problem = RandomAssignment(random);
     const auto assignment = SolveAssignment(problem);
     const IlpProblem ilp = AssignmentAsIlp(problem);
