@@ -118,7 +118,7 @@ def measured(row, way, told):
     begun = time.monotonic()
     step = Step(row, way, told)
     losses, peaks = [], []
-    for _ in range(8):
+    for _ in range(14):
         peaks.append(peak_of(lambda: losses.append(float(step()))))
     settled = time.monotonic() - begun
     milliseconds = statistics.median(laps(step, STEPS))

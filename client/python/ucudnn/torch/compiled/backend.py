@@ -138,6 +138,9 @@ class Job:
         self._planned: List[Graph] = []  # in the order of their forward passes
         self._device = torch.device("cpu")
         self.measured: Optional[int] = None  # peak of the last step that was measured
+        # Of a step, besides what its graphs are predicted to take: as the first
+        # measured one had it.
+        self._rest_us: Optional[float] = None
         self._warned = False
         self._plans = 0
         self._steps = 0  # since something new was compiled
@@ -213,7 +216,9 @@ class Job:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
-        kept, again, saved, plain = [], [], 0, 0
+        kept: List[PlannedValue] = []
+        again: List[PlannedValue] = []
+        saved = plain = 0
         for graph, layout in zip(graphs, choice.layouts):
             told = graph.described
             if told is None:
@@ -226,10 +231,13 @@ class Job:
             plain += told.saved_bytes(n.name for n in told.plain) * graph.calls
         return CompiledPlan(
             self.bound_by, kept, again, saved, plain, choice.predicted.peak,
-            choice.plain.peak, choice.predicted.us / 1e3, choice.plain.us / 1e3,
-            choice.bound_us / 1e3, len(graphs), self._device, choice.cut_off,
+            choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
+            self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
             self.measured, self.looked_at,
         )  # fmt: skip
+
+    def _ms(self, graphs_us: float) -> float:
+        return (graphs_us + (self._rest_us or 0.0)) / 1e3
 
     def call(self, graph: Graph, arguments: Sequence[Any]) -> Any:
         """A graph's call in a step that is watched."""
@@ -257,6 +265,8 @@ class Job:
         self._steps += 1
         self.watching = self._steps < _MOST_STEPS
         if seen is None:
+            if not self.watching:
+                watch.close()
             return
         budget = self.bound_by
         counts = watch.calls
@@ -264,6 +274,8 @@ class Job:
         for graph in self._planned:
             graph.calls = counts.get(graph, graph.calls)
         peak = self.measured = watch.peak
+        if self._rest_us is None and watch.us is not None and self.choice is not None:
+            self._rest_us = watch.us - self.choice.predicted.us
         over = peak is not None and budget is not None and peak > budget
         unused = (
             peak is not None
@@ -280,6 +292,8 @@ class Job:
             )  # fmt: skip
         if seen and all(g.compiled_for == g.layout for g in self._planned):
             self.watching = False
+        if not self.watching:
+            watch.close()
 
     def warn(self, error: BaseException) -> None:
         if not self._warned:

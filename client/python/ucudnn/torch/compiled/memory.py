@@ -1,10 +1,12 @@
-"""What a step's graphs take of a device's memory, seen while the first steps run."""
+"""What a step's graphs take of a device's memory and time, seen while the first steps
+run."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
@@ -31,7 +33,7 @@ def surroundings(inputs: Sequence[Any], device: torch.device) -> Surroundings:
         return Surroundings()
     used = int(torch.cuda.memory_allocated(device))
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-    trained = sum(bytes_of(one) for one in tensors if one.requires_grad)
+    trained = sum(bytes_of(t) for t in tensors if t.requires_grad and t.is_leaf)
     if used < bytes_of(tensors) + trained * _STATE * 3 // 4:
         used += trained * _STATE
     return Surroundings(base=used, after=trained * (1 + _TEMPORARY))
@@ -52,11 +54,17 @@ class Watch:
         self._fresh = True  # something was compiled in this step, which takes memory
         self._forward: Dict[Any, int] = {}
         self._behind: Dict[Any, int] = {}  # backward
-        self._between = 0
+        self._between = self._after = 0
+        self._begun: Optional[Any] = None  # an event, as the step began
+        self.us: Optional[float] = None  # of the last step that was measured
+        self._hook: Optional[Any] = None
 
     def expect(self, around: Surroundings) -> None:
         """Before the first graph of a step runs."""
         self._fresh = True
+        if self._gpu and self._hook is None:
+            # Others may reset the statistics between two steps.
+            self._hook = register_optimizer_step_post_hook(self._optimized)
         if not self.order or self.between_steps():
             self.order = []
             self.calls = {}
@@ -80,12 +88,17 @@ class Watch:
         if self._gpu and measured and choice is not None:
             self._correct(choice)
         self.order, self._forward, self._behind = [], {}, {}
-        self._between, self._backward, self._fresh = 0, False, False
+        self._between, self._after = 0, 0
+        self._backward, self._fresh = False, False
         return measured if same else None
 
     def _correct(self, choice: Choice) -> None:
         around, told = self.around, choice.predicted
-        after = self._reset()
+        after = max(self._after, self._reset())
+        if self._begun is not None:
+            ended = self._event()
+            ended.synchronize()
+            self.us = self._begun.elapsed_time(ended) * 1e3
         for n, graph in enumerate(self.order):
             for more, seen, expected in (
                 (around.forward, self._forward, told.forward),
@@ -98,7 +111,23 @@ class Watch:
             after, self._between, *self._forward.values(), *self._behind.values()
         )
 
+    def close(self) -> None:
+        """Nothing more is watched."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _optimized(self, *_: Any) -> None:
+        self._after = max(self._after, self._reset())
+
+    def _event(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
     def forward(self, graph: Any, arguments: Sequence[Any]) -> Any:
+        if not self.order and self._gpu:
+            self._begun = self._event()
         if graph not in self.order:
             self.order.append(graph)
         self._reset()

@@ -100,8 +100,8 @@ def compile_graph(
 
 
 def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
-    from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.compile_fx import select_decomp_table
 
     def as_it_is(module: Any, inputs: Any) -> Any:
@@ -254,5 +254,5 @@ def must_stay(node: Any) -> bool:
         namespace in ("_c10d_functional", "c10d")
         or (schema is not None and schema.is_mutable)
         or isinstance(node.target, torch._ops.HigherOrderOperator)
-        or node.meta.get("partitioner_tag") in ("must_be_in_forward", "must_be_in_backward")
-    )  # fmt: skip
+        or str(node.meta.get("partitioner_tag")).startswith("must_be_in_")
+    )
