@@ -205,11 +205,12 @@ class Job:
             self.warn(error)
             return
         self._plans += 1
+        same = new is None and [g.layout for g in graphs] == choice.layouts
         self.choice, self._planned = choice, graphs
         for graph, layout in zip(graphs, choice.layouts):
             graph.layout = layout
         self.bound_by = budget
-        if not self.quiet:
+        if not (same or self.quiet):
             _log.info("%s", self.told())
 
     def told(self) -> CompiledPlan:
