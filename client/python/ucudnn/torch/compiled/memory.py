@@ -3,7 +3,7 @@ run."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -56,7 +56,9 @@ class Watch:
         self._behind: Dict[Any, int] = {}  # backward
         self._between = self._after = 0
         self._begun: Optional[Any] = None  # an event, as the step began
-        self.us: Optional[float] = None  # of the last step that was measured
+        self._passes: List[Tuple[Any, Any]] = []  # events around each of the graphs'
+        # Of the last step that was measured, and of its graphs.
+        self.us = self.graphs_us = 0.0
         self._hook: Optional[Any] = None
 
     def expect(self, around: Surroundings) -> None:
@@ -88,7 +90,7 @@ class Watch:
         if self._gpu and measured and choice is not None:
             self._correct(choice)
         self.order, self._forward, self._behind = [], {}, {}
-        self._between, self._after = 0, 0
+        self._between, self._after, self._passes = 0, 0, []
         self._backward, self._fresh = False, False
         return measured if same else None
 
@@ -99,6 +101,7 @@ class Watch:
             ended = self._event()
             ended.synchronize()
             self.us = self._begun.elapsed_time(ended) * 1e3
+            self.graphs_us = sum(a.elapsed_time(b) * 1e3 for a, b in self._passes)
         for n, graph in enumerate(self.order):
             for more, seen, expected in (
                 (around.forward, self._forward, told.forward),
@@ -121,29 +124,38 @@ class Watch:
         self._after = max(self._after, self._reset())
 
     def _event(self) -> Any:
+        if not self._gpu:
+            return None
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self._device))
         return event
 
     def forward(self, graph: Any, arguments: Sequence[Any]) -> Any:
-        if not self.order and self._gpu:
+        if not self.order:
             self._begun = self._event()
         if graph not in self.order:
             self.order.append(graph)
         self._reset()
+        begun = self._event()
         result = graph.run(*arguments)
+        self._passes.append((begun, self._event()))
         self._note(self._forward, graph)
         node = _node_of(result)
         if node is None:
             return result
 
+        begin: List[Any] = []
+
         def begins(*_: Any) -> None:
             self._between = max(self._between, self._reset())
+            begin.append(self._event())
             if not self._backward:
                 self._backward, self.calls = True, {}
             self.calls[graph] = self.calls.get(graph, 0) + 1
 
         def ends(*_: Any) -> None:
+            if begin:
+                self._passes.append((begin.pop(), self._event()))
             self._note(self._behind, graph)
 
         node.register_prehook(begins)

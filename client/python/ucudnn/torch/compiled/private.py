@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import logging
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Protocol, Sequence, Tuple
@@ -86,17 +87,34 @@ def compile_graph(
         if compiler == "aot_eager":
             return _aot_eager(split)(module, inputs)
         from torch._inductor.compile_fx import compile_fx
-        from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
-        class Planned(CustomPartitionerFn):
-            def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
-                return split(*args, **keywords)
-
-            def uuid(self) -> str:
-                return "ucudnn"
-
-        patches = {**options, "custom_partitioner_fn": Planned()}
+        patches = {**options, "custom_partitioner_fn": _partitioner()(split)}
         return compile_fx(module, inputs, config_patches=patches)
+
+
+@functools.lru_cache(maxsize=None)
+def _partitioner() -> Any:
+    """The class that Inductor insists on, whose module takes seconds to import."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __init__(self, split: Callable[..., Tuple[Any, Any]]) -> None:
+            self._split = split
+
+        def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
+            return self._split(*args, **keywords)
+
+        # Inductor caches by the graphs that are split, so that this counts for nothing.
+        def uuid(self) -> str:
+            return "ucudnn"
+
+        def __reduce__(self) -> Any:
+            return str, ("ucudnn",)
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+    return Partitioner
 
 
 def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
