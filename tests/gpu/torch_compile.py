@@ -118,7 +118,7 @@ def measured(row, way, told):
     begun = time.monotonic()
     step = Step(row, way, told)
     losses, peaks = [], []
-    for _ in range(8):
+    for _ in range(14):
         peaks.append(peak_of(lambda: losses.append(float(step()))))
     settled = time.monotonic() - begun
     milliseconds = statistics.median(laps(step, STEPS))
@@ -128,6 +128,7 @@ def measured(row, way, told):
         "ms": milliseconds, "peak": peak, "peaks": peaks, "losses": losses,
         "state": torch.cuda.memory_allocated() - inputs, "seconds": settled,
     }
+    result["kernels"] = kernels_of(step)
     if step.plan is not None:
         plan = step.plan()
         result.update(
@@ -140,11 +141,22 @@ def measured(row, way, told):
     return result
 
 
+def kernels_of(step):
+    """Those that take most, with their microseconds and calls in a step."""
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
+    kernels = sorted(seen.key_averages(), key=lambda one: -one.self_device_time_total)
+    return [[one.key[:80], round(one.self_device_time_total), one.count]
+            for one in kernels[:20]]
+
+
 def run_row(row, path, ends):
     """In a process of its own: the ways that are missing."""
     import torch
     logging.basicConfig(level=logging.INFO, stream=sys.stdout,
                         format="%(asctime)s %(message)s")
+    logging.getLogger("ucudnn").setLevel(logging.DEBUG)
     torch.backends.cudnn.benchmark = True
     with open(path, encoding="utf-8") as file:
         every = json.load(file)
@@ -169,7 +181,7 @@ def run_row(row, path, ends):
         torch._functorch.config.activation_memory_budget = 1.0
         write(every, path)
         print({name: value for name, value in told[way].items()
-               if name not in ("again", "losses")}, flush=True)
+               if name not in ("again", "losses", "kernels")}, flush=True)
     write(every, path)
 
 

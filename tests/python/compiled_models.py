@@ -119,12 +119,23 @@ def tokens(count=4):
     return (torch.randint(0, 50, (count, 32), generator=generator),)
 
 
+def channels_last():
+    x, y = images()
+    return x.contiguous(memory_format=torch.channels_last), y
+
+
 # By name: the class and its inputs.
 MODELS = {
     "cnn": (Cnn, images),
     "vit": (Vit, images),
     "gpt": (Gpt, tokens),
     "unet": (Unet, lambda: images()[:1]),
+}
+# Inductor saves other tensors than a plan where it changes their layout, as it does with
+# convolutions' weights that are not channels last.
+INDUCTOR = {
+    "cnn": (lambda: Cnn().to(memory_format=torch.channels_last), channels_last),
+    "gpt": MODELS["gpt"],
 }
 
 

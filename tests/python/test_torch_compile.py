@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from compiled_models import MODELS, Training
+from compiled_models import INDUCTOR, MODELS, Training
 
 import ucudnn
 import ucudnn.torch
@@ -18,7 +18,7 @@ def cache(tmp_path_factory):
 def trained(name, compiler="aot_eager", steps=3, **options):
     """The training, and its losses."""
     torch._dynamo.reset()
-    make, inputs = MODELS[name]
+    make, inputs = (INDUCTOR if compiler == "inductor" else MODELS)[name]
     training = Training(
         make,
         lambda model: ucudnn.torch.compile(model, compiler=compiler, **options),
@@ -60,14 +60,14 @@ def test_steps_within_a_budget_have_the_same_bits(name, part):
     assert plan.predicted_ms >= max(plan.plain_ms, plan.bound_ms)
 
 
-@pytest.mark.parametrize("name", ["cnn", "gpt"])
+@pytest.mark.parametrize("name", INDUCTOR)
 def test_inductor_follows_the_plan(name):
     losses, gradients, plain = plain_of(name, "inductor")
     training, others = trained(name, "inductor", budget=plain // 2)
     assert others == losses
     assert same_bits(training.gradients(), gradients)
     plan = ucudnn.torch.plan_of(training.compiled)
-    _, inputs = MODELS[name]
+    _, inputs = INDUCTOR[name]
     measured = plan.check(lambda: training(*inputs())).peak_bytes
     assert measured == plan.saved_bytes <= plain // 2
 

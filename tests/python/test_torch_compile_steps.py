@@ -8,6 +8,8 @@ import logging
 import pytest
 import torch
 from compiled_models import Broken, Cnn, Gpt, Training, images, tokens
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import ucudnn
 import ucudnn.torch
@@ -98,13 +100,27 @@ def test_evaluation_between_steps():
     both(run)
 
 
-def test_autocast():
+@pytest.mark.parametrize("make", [Cnn, Broken])
+def test_autocast(make):
     def run(step):
         with torch.autocast("cpu", torch.bfloat16):
             return [step(*images()) for _ in range(3)]
 
-    training = both(run, budget=300_000)
+    training = both(run, make, budget=300_000)
     assert ucudnn.torch.plan_of(training.model).recomputed
+
+
+def test_checkpoints_within_the_model():
+    class Checkpointed(Cnn):
+        def forward(self, x, y):
+            x = checkpoint(self.body[:6], x, use_reentrant=False)
+            x = checkpoint(self.body[6:], x, use_reentrant=False)
+            return functional.cross_entropy(self.head(x), y)
+
+    training = both(
+        lambda step: [step(*images()) for _ in range(3)], Checkpointed, 700_000
+    )
+    assert measured(training, *images()) <= 700_000
 
 
 def test_accumulated_gradients_and_clipping():

@@ -5,13 +5,25 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import torch
 
 from ucudnn.errors import InvalidArgument, NoPlan
-from ucudnn.sizes import Size, parse_size, size_text
+from ucudnn.sizes import Size, parse_size, size_text, time_text
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.costs import Costs
@@ -24,12 +36,19 @@ from ucudnn.torch.compiled.plans import CompiledPlan, PlannedValue
 _log = logging.getLogger("ucudnn.torch.compile")
 
 _COMPILERS = ("inductor", "aot_eager")
-# A plan is made again after the measured peak was above the budget, or below it by
-# more than this part of it, at most so many times.
-_UNUSED = 0.03
-_MOST_PLANS = 5
+# A plan is made again after the measured peak was above the budget, or so far below it
+# that a new one may gain more than this part of a step, at most so many times.
+_GAIN = 0.01
+_MOST_PLANS = 4
 # Steps that are watched at most, if others than the planned one come between.
 _MOST_STEPS = 20
+
+
+class Tried(NamedTuple):
+    """A plan under which a step was measured."""
+
+    us: float
+    choice: Choice
 
 
 class Graph:
@@ -71,10 +90,12 @@ class Graph:
         self.compiled_for = self.layout
 
     def _compile(self) -> None:
+        begun = time.monotonic()
         self.run = private.compile_graph(
             private.copied(self.module), self.inputs, self, self.job.compiler,
             self.job.options,
         )  # fmt: skip
+        _log.debug("compiled in %.1f s", time.monotonic() - begun)
 
     def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
         if not self.planned:
@@ -138,6 +159,10 @@ class Job:
         self._planned: List[Graph] = []  # in the order of their forward passes
         self._device = torch.device("cpu")
         self.measured: Optional[int] = None  # peak of the last step that was measured
+        # As the last measured step had it: what the graphs took of what was predicted,
+        # and what the rest of the step took.
+        self._scale, self._rest_us = 1.0, 0.0
+        self._tried: List[Tried] = []
         self._warned = False
         self._plans = 0
         self._steps = 0  # since something new was compiled
@@ -179,8 +204,10 @@ class Job:
             if first:
                 with private.outside():
                     self._watch.expect(surroundings(inputs, device))
+            begun = time.monotonic()
             told = described(graph, saved, outputs, self._costs)
             self._costs.save()
+            _log.debug("described in %.1f s", time.monotonic() - begun)
             return told
         except Exception as error:
             self.warn(error)
@@ -194,6 +221,7 @@ class Job:
         parts = [Part(g.described, g.calls) for g in graphs if g.described is not None]
         self._device = parts[0].described.device
         budget = free_budget(self._device) if self.budget is None else self.budget
+        begun = time.monotonic()
         try:
             choice = planned(parts, self._watch.around, budget)
         except NoPlan:
@@ -202,18 +230,22 @@ class Job:
             self.warn(error)
             return
         self._plans += 1
-        self.choice, self._planned = choice, graphs
-        for graph, layout in zip(graphs, choice.layouts):
-            graph.layout = layout
-        self.bound_by = budget
-        if not self.quiet:
+        _log.debug("planned in %.1f s", time.monotonic() - begun)
+        same = new is None and [g.layout for g in graphs] == choice.layouts
+        self._planned, self.bound_by = graphs, budget
+        if new is not None:
+            self._tried = []
+        self._adopt(choice)
+        if not (same or self.quiet):
             _log.info("%s", self.told())
 
     def told(self) -> CompiledPlan:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
-        kept, again, saved, plain = [], [], 0, 0
+        kept: List[PlannedValue] = []
+        again: List[PlannedValue] = []
+        saved = plain = 0
         for graph, layout in zip(graphs, choice.layouts):
             told = graph.described
             if told is None:
@@ -226,10 +258,13 @@ class Job:
             plain += told.saved_bytes(n.name for n in told.plain) * graph.calls
         return CompiledPlan(
             self.bound_by, kept, again, saved, plain, choice.predicted.peak,
-            choice.plain.peak, choice.predicted.us / 1e3, choice.plain.us / 1e3,
-            choice.bound_us / 1e3, len(graphs), self._device, choice.cut_off,
+            choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
+            self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
             self.measured, self.looked_at,
         )  # fmt: skip
+
+    def _ms(self, graphs_us: float) -> float:
+        return (graphs_us * self._scale + self._rest_us) / 1e3
 
     def call(self, graph: Graph, arguments: Sequence[Any]) -> Any:
         """A graph's call in a step that is watched."""
@@ -256,30 +291,56 @@ class Job:
         seen = watch.step_done(self._planned, self.choice)
         self._steps += 1
         self.watching = self._steps < _MOST_STEPS
-        if seen is None:
-            return
-        budget = self.bound_by
-        counts = watch.calls
-        changed = any(g.calls != counts.get(g, g.calls) for g in self._planned)
-        for graph in self._planned:
-            graph.calls = counts.get(graph, graph.calls)
-        peak = self.measured = watch.peak
-        over = peak is not None and budget is not None and peak > budget
-        unused = (
-            peak is not None
-            and budget is not None
-            and peak < budget * (1 - _UNUSED)
-            and any(g.layout for g in self._planned)
-        )
-        if (changed or over or unused) and self._plans < _MOST_PLANS:
+        calls = [watch.calls.get(g, g.calls) for g in self._planned]
+        if seen is not None and calls != [g.calls for g in self._planned]:
+            for graph, count in zip(self._planned, calls):
+                graph.calls = count
             self.plan()
-        elif over:
+        elif seen:
+            if watch.peak is not None and self.choice is not None:
+                self._measured(watch, self.choice, watch.peak)
+            if all(g.compiled_for == g.layout for g in self._planned):
+                self.watching = False
+        if not self.watching:
+            watch.close()
+
+    def _measured(self, watch: Watch, choice: Choice, peak: int) -> None:
+        """Plans again if the step needed more than the budget, or so much less that a
+        new plan may gain time; keeps the fastest that is within."""
+        predicted, plain, budget = choice.predicted, choice.plain, self.bound_by or peak
+        self.measured = peak
+        self._scale = watch.graphs_us / predicted.us if predicted.us else 1.0
+        self._rest_us = max(0.0, watch.us - watch.graphs_us)
+        self.choice = choice._replace(predicted=predicted._replace(peak=peak))
+        self._tried.append(Tried(watch.us, self.choice))
+        _log.debug(
+            "measured: %s, %s, of which the graphs %s", time_text(watch.us),
+            size_text(peak), time_text(watch.graphs_us),
+        )  # fmt: skip
+        adds = predicted.us / plain.us - 1 if plain.us else 0.0
+        spared = (budget - peak) / max(1, plain.peak - peak)
+        if peak > budget or (adds * spared > _GAIN and self._plans < _MOST_PLANS):
+            if self._plans < _MOST_PLANS:
+                self.plan()
+                if any(t.choice.layouts == self.choice.layouts for t in self._tried):
+                    self._keep_fastest(budget)
+                return
             _log.warning(
                 "a step takes %s, more than its budget of %s",
-                size_text(peak or 0), size_text(budget or 0),
+                size_text(peak), size_text(budget),
             )  # fmt: skip
-        if seen and all(g.compiled_for == g.layout for g in self._planned):
-            self.watching = False
+        self._keep_fastest(budget)
+
+    def _keep_fastest(self, budget: int) -> None:
+        fit = [t for t in self._tried if t.choice.predicted.peak <= budget]
+        best = min(fit, key=lambda t: t.us, default=None)
+        if best is not None and best.us < self._tried[-1].us * (1 - _GAIN):
+            self._adopt(best.choice)
+
+    def _adopt(self, choice: Choice) -> None:
+        self.choice = choice
+        for graph, layout in zip(self._planned, choice.layouts):
+            graph.layout = layout
 
     def warn(self, error: BaseException) -> None:
         if not self._warned:

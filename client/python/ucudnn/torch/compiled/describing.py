@@ -224,9 +224,9 @@ class _Joint:
                 segment = forward[current]
                 if node not in self.forward:
                     continue
-                for value in map(self._value, node.all_input_nodes):
-                    if value is not None:
-                        values[value].held = max(values[value].held, current)
+                for number in map(self._value, node.all_input_nodes):
+                    if number is not None:
+                        values[number].held = max(values[number].held, current)
             else:
                 needs = self._needs(node)
                 if not needs <= seen:

@@ -1,10 +1,12 @@
-"""What a step's graphs take of a device's memory, seen while the first steps run."""
+"""What a step's graphs take of a device's memory and time, seen while the first steps
+run."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
@@ -31,7 +33,7 @@ def surroundings(inputs: Sequence[Any], device: torch.device) -> Surroundings:
         return Surroundings()
     used = int(torch.cuda.memory_allocated(device))
     tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-    trained = sum(bytes_of(one) for one in tensors if one.requires_grad)
+    trained = sum(bytes_of(t) for t in tensors if t.requires_grad and t.is_leaf)
     if used < bytes_of(tensors) + trained * _STATE * 3 // 4:
         used += trained * _STATE
     return Surroundings(base=used, after=trained * (1 + _TEMPORARY))
@@ -52,11 +54,19 @@ class Watch:
         self._fresh = True  # something was compiled in this step, which takes memory
         self._forward: Dict[Any, int] = {}
         self._behind: Dict[Any, int] = {}  # backward
-        self._between = 0
+        self._between = self._after = 0
+        self._begun: Optional[Any] = None  # an event, as the step began
+        self._passes: List[Tuple[Any, Any]] = []  # events around each of the graphs'
+        # Of the last step that was measured, and of its graphs.
+        self.us = self.graphs_us = 0.0
+        self._hook: Optional[Any] = None
 
     def expect(self, around: Surroundings) -> None:
         """Before the first graph of a step runs."""
         self._fresh = True
+        if self._gpu and self._hook is None:
+            # Others may reset the statistics between two steps.
+            self._hook = register_optimizer_step_post_hook(self._optimized)
         if not self.order or self.between_steps():
             self.order = []
             self.calls = {}
@@ -80,12 +90,18 @@ class Watch:
         if self._gpu and measured and choice is not None:
             self._correct(choice)
         self.order, self._forward, self._behind = [], {}, {}
-        self._between, self._backward, self._fresh = 0, False, False
+        self._between, self._after, self._passes = 0, 0, []
+        self._backward, self._fresh = False, False
         return measured if same else None
 
     def _correct(self, choice: Choice) -> None:
         around, told = self.around, choice.predicted
-        after = self._reset()
+        after = max(self._after, self._reset())
+        if self._begun is not None:
+            ended = self._event()
+            ended.synchronize()
+            self.us = self._begun.elapsed_time(ended) * 1e3
+            self.graphs_us = sum(a.elapsed_time(b) * 1e3 for a, b in self._passes)
         for n, graph in enumerate(self.order):
             for more, seen, expected in (
                 (around.forward, self._forward, told.forward),
@@ -98,23 +114,48 @@ class Watch:
             after, self._between, *self._forward.values(), *self._behind.values()
         )
 
+    def close(self) -> None:
+        """Nothing more is watched."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _optimized(self, *_: Any) -> None:
+        self._after = max(self._after, self._reset())
+
+    def _event(self) -> Any:
+        if not self._gpu:
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
     def forward(self, graph: Any, arguments: Sequence[Any]) -> Any:
+        if not self.order:
+            self._begun = self._event()
         if graph not in self.order:
             self.order.append(graph)
         self._reset()
+        begun = self._event()
         result = graph.run(*arguments)
+        self._passes.append((begun, self._event()))
         self._note(self._forward, graph)
         node = _node_of(result)
         if node is None:
             return result
 
+        begin: List[Any] = []
+
         def begins(*_: Any) -> None:
             self._between = max(self._between, self._reset())
+            begin.append(self._event())
             if not self._backward:
                 self._backward, self.calls = True, {}
             self.calls[graph] = self.calls.get(graph, 0) + 1
 
         def ends(*_: Any) -> None:
+            if begin:
+                self._passes.append((begin.pop(), self._event()))
             self._note(self._behind, graph)
 
         node.register_prehook(begins)

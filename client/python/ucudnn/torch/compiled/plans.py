@@ -43,6 +43,7 @@ class CompiledPlan:
     plain_saved_bytes: int  # the same as PyTorch chooses
     predicted_peak_bytes: int
     plain_peak_bytes: int
+    # Of the graphs and, once a step on a GPU was measured, of what else it took.
     predicted_ms: float
     plain_ms: float
     bound_ms: float  # no plan within the budget takes less

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import logging
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Protocol, Sequence, Tuple
@@ -86,22 +87,39 @@ def compile_graph(
         if compiler == "aot_eager":
             return _aot_eager(split)(module, inputs)
         from torch._inductor.compile_fx import compile_fx
-        from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
-        class Planned(CustomPartitionerFn):
-            def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
-                return split(*args, **keywords)
-
-            def uuid(self) -> str:
-                return "ucudnn"
-
-        patches = {**options, "custom_partitioner_fn": Planned()}
+        patches = {**options, "custom_partitioner_fn": _partitioner()(split)}
         return compile_fx(module, inputs, config_patches=patches)
 
 
+@functools.lru_cache(maxsize=None)
+def _partitioner() -> Any:
+    """The class that Inductor insists on, whose module takes seconds to import."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __init__(self, split: Callable[..., Tuple[Any, Any]]) -> None:
+            self._split = split
+
+        def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
+            return self._split(*args, **keywords)
+
+        # Inductor caches by the graphs that are split, so that this counts for nothing.
+        def uuid(self) -> str:
+            return "ucudnn"
+
+        def __reduce__(self) -> Any:
+            return str, ("ucudnn",)
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+    return Partitioner
+
+
 def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
-    from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.compile_fx import select_decomp_table
 
     def as_it_is(module: Any, inputs: Any) -> Any:
@@ -254,5 +272,5 @@ def must_stay(node: Any) -> bool:
         namespace in ("_c10d_functional", "c10d")
         or (schema is not None and schema.is_mutable)
         or isinstance(node.target, torch._ops.HigherOrderOperator)
-        or node.meta.get("partitioner_tag") in ("must_be_in_forward", "must_be_in_backward")
-    )  # fmt: skip
+        or str(node.meta.get("partitioner_tag")).startswith("must_be_in_")
+    )
