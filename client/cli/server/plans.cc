@@ -181,9 +181,8 @@ Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
 std::string LimitText(const v1::PlanRequest& request) {
   if (request.has_memory()) {
     const Bytes budget(request.memory().budget_bytes());
-    return budget == Bytes(0)
-               ? "all memory"
-               : fmt::format("{} of memory", HumanBytes(budget));
+    return budget == Bytes(0) ? "all memory"
+                              : fmt::format("{} of memory", HumanBytes(budget));
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
