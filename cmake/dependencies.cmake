@@ -17,7 +17,7 @@ find_package(SQLiteCpp CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+find_package(Boost 1.74 REQUIRED) # asio and Beast, which are headers alone
 pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc) # with CLP
 
 find_package(MPI COMPONENTS CXX QUIET)
@@ -32,6 +32,7 @@ find_program(UCUDNN_NPM npm)
 
 if(BUILD_TESTING)
   find_package(GTest CONFIG REQUIRED)
+  pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
   find_library(RAPIDCHECK_LIBRARY rapidcheck REQUIRED)
   find_package(benchmark CONFIG REQUIRED)
   find_package(GLPK REQUIRED)

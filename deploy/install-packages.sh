@@ -16,7 +16,7 @@ packages=(
   libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev coinor-libcbc-dev
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
-  libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
+  libsqlitecpp-dev libsqlite3-dev libboost-dev prometheus-cpp-dev
   libcurl4-openssl-dev libssl-dev
   # optional parts
   libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpq-dev libglpk-dev
@@ -25,6 +25,7 @@ packages=(
 command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
+  libcpp-httplib-dev
   postgresql curl openssl python3 clang libclang-rt-14-dev
   lld
   python3-venv
