@@ -270,14 +270,13 @@ class Server final : public RestServer {
           if (written == 0) {
             text = "{\"id\": " + Json(request.id()).dump();
             if (page.has_device_model()) {
-              text +=
-                  ", \"device_model\": " + ToJson(page.device_model()).dump();
+              text += ", \"device_model\": " + JsonLine(page.device_model());
             }
             text += ", \"problems\": [";
           }
           for (const v1::ProblemProfile& problem : page.problems()) {
             text += written++ == 0 ? "\n" : ",\n";
-            text += ToJson(problem).dump();
+            text += JsonLine(problem);
           }
           const bool last = page.problems().empty();
           if (last) text += "\n]}\n";
