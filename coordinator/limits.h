@@ -133,10 +133,10 @@ inline constexpr std::int64_t kMaxTimesToAllocate = 4'000'000;
 inline constexpr std::chrono::milliseconds kAllocateTime{1'000};
 inline constexpr std::chrono::milliseconds kMaxAllocateTime{10'000};
 
-// Plans kept as gRPC sends them, their summaries for lists, and requests whose
+// Plans kept as gRPC sends them, their outlines for lists, and requests whose
 // plans are known. A plan for ResNet-50 on three kinds has some 150 kB.
 inline constexpr std::size_t kMaxCachedPlanBytes = std::size_t{64} << 20;
-inline constexpr std::size_t kMaxCachedSummaryBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxCachedOutlineBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxCachedRequestBytes = std::size_t{8} << 20;
 
 // How long stopping may take, whatever is open. Supervisors commonly kill after

@@ -191,13 +191,13 @@ class ProfilePages : public std::enable_shared_from_this<ProfilePages> {
     if (first) {
       text = "{\"id\": " + Json(request_.id()).dump();
       if (page.has_device_model()) {
-        text += ", \"device_model\": " + ToJson(page.device_model()).dump();
+        text += ", \"device_model\": " + JsonLine(page.device_model());
       }
       text += ", \"problems\": [";
     }
     for (const v1::ProblemProfile& problem : page.problems()) {
       text += first && &problem == &page.problems(0) ? "\n" : ",\n";
-      text += ToJson(problem).dump();
+      text += JsonLine(problem);
       request_.set_after(problem.problem());
     }
     ended_ = page.problems().empty();

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/files/file.h"
 #include "base/plan/plan_json.h"
+#include "proto/convert_plan.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
@@ -67,7 +69,7 @@ class PlanFileTest : public ::testing::Test {
 
 TEST_F(PlanFileTest, ReadsBackWhatItWrites) {
   const std::string path = folder_ / "deep" / "er" / "plan.json";
-  ASSERT_TRUE(WritePlanFile(path, JobPlan{SomeJobPlan()}));
+  ASSERT_TRUE(ReplaceFile(path, ToJsonText(SomeJobPlan())));
   const auto plan = ReadPlanFile(path);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(*plan, SomeJobPlan());
