@@ -110,7 +110,7 @@ Result<DeviceRecord> AgentService::DeviceOf(const std::string& agent,
 }
 
 Status AgentService::CheckOwners(const v1::RegisterRequest& request) {
-  Agents& agents = store_.agents;
+  AgentStore& agents = store_.agents;
   for (const v1::Device& device : request.devices()) {
     const auto known = agents.GetDevice(device.id());
     if (!known || known->agent == request.agent_id()) continue;
@@ -146,7 +146,7 @@ Result<v1::HeartbeatResponse> AgentService::Heartbeat(
 
 Result<v1::LeaveResponse> AgentService::Leave(const v1::LeaveRequest& request) {
   const auto guard = heartbeats_.Forget(request.agent_id());
-  UCUDNN_RETURN_IF_ERROR(store_.tasks.ReleaseLeases(request.agent_id()));
+  UCUDNN_RETURN_IF_ERROR(store_.agents.ReleaseLeases(request.agent_id()));
   UCUDNN_RETURN_IF_ERROR(store_.agents.SetAgentState(
       request.agent_id(), AgentState::kGone, "the agent was stopped"));
   return v1::LeaveResponse();

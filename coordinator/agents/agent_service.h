@@ -25,7 +25,7 @@ class AgentService {
       : context_(context),
         store_(context.store),
         clock_(context.clock),
-        heartbeats_(context.store.agents, context.store.tasks) {}
+        heartbeats_(context.store.agents) {}
 
   // See proto/ucudnn/v1/agent.proto and coordinator.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);

@@ -42,7 +42,7 @@ Status Read(const CampaignRecord& record, const std::string& bytes,
 
 }  // namespace
 
-Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
+Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
                                     const PlanInputs& inputs,
                                     const v1::MeasureProgress& progress,
                                     UnixMillis now_ms) {
@@ -61,7 +61,7 @@ Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
                                   now_ms);
 }
 
-Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
+Status EndCampaign(CampaignStore& campaigns, const CampaignRecord& campaign,
                    v1::MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms) {
   progress.set_cancelled_why(why);
@@ -78,7 +78,8 @@ Result<JobRequest> RequestOf(const CampaignRecord& campaign) {
 
 Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign) {
   UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, RequestOf(campaign));
-  return LookUp(store.agents, store.plans, request, campaign.network_revision);
+  return LookUp(store.agents, store.networks, request,
+                campaign.network_revision);
 }
 
 Status LookAtCampaigns(Store& store, UnixMillis now_ms) {

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/measuring/measuring.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
@@ -18,13 +18,13 @@ namespace ucudnn {
 // Records what MeasureNeeds returned for `inputs`: a campaign begins where
 // `progress` has enqueued tasks, and ends where none is open any more. Returns
 // the id of the campaign; 0 if none runs.
-Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
+Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
                                     const PlanInputs& inputs,
                                     const v1::MeasureProgress& progress,
                                     UnixMillis now_ms);
 
 // Ends the running campaign, for the reason `why`.
-Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
+Status EndCampaign(CampaignStore& campaigns, const CampaignRecord& campaign,
                    v1::MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms);
 

@@ -6,7 +6,7 @@
 
 namespace ucudnn {
 
-Result<bool> HasDeviceModel(Measurements& measurements,
+Result<bool> HasDeviceModel(MeasurementStore& measurements,
                             const DeviceRecord& device) {
   UCUDNN_ASSIGN_OR_RETURN(const auto records,
                           measurements.ListDeviceModels(ToString(device.kind)));
@@ -15,7 +15,7 @@ Result<bool> HasDeviceModel(Measurements& measurements,
   });
 }
 
-Status PutDeviceModel(Measurements& measurements, const std::string& kind,
+Status PutDeviceModel(MeasurementStore& measurements, const std::string& kind,
                       const v1::MeasuredDeviceModel& measured) {
   Result<DeviceModel> model = FromProto(measured.model());
   if (!model) return Within("device_model", std::move(model).error());
@@ -29,7 +29,7 @@ Status PutDeviceModel(Measurements& measurements, const std::string& kind,
 }
 
 Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
-    Measurements& measurements, const std::string& kind) {
+    MeasurementStore& measurements, const std::string& kind) {
   UCUDNN_ASSIGN_OR_RETURN(const auto records,
                           measurements.ListDeviceModels(kind));
   if (records.empty()) return std::nullopt;

@@ -7,25 +7,25 @@
 #include <string>
 
 #include "base/result.h"
-#include "coordinator/store/agents.h"
-#include "coordinator/store/measurements.h"
+#include "coordinator/agents/agent_store.h"
+#include "coordinator/measuring/measurement_store.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
 // Whether the model of the device's kind was measured under its driver.
-Result<bool> HasDeviceModel(Measurements& measurements,
+Result<bool> HasDeviceModel(MeasurementStore& measurements,
                             const DeviceRecord& device);
 
 // Stores the model as that of `kind`. kInvalidArgument, naming the field, if it
 // is none.
-Status PutDeviceModel(Measurements& measurements, const std::string& kind,
+Status PutDeviceModel(MeasurementStore& measurements, const std::string& kind,
                       const v1::MeasuredDeviceModel& measured);
 
 // The kind's newest model; absent if there is none. kDataLoss if it cannot be
 // read back.
 Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
-    Measurements& measurements, const std::string& kind);
+    MeasurementStore& measurements, const std::string& kind);
 
 }  // namespace ucudnn
 

@@ -20,8 +20,8 @@ namespace ucudnn {
 namespace {
 
 // Adds the stored points of a task's problem.
-Status AddKnown(Agents& agents, Measurements& measurements, const TaskKey& key,
-                v1::Task* task) {
+Status AddKnown(AgentStore& agents, MeasurementStore& measurements,
+                const TaskKey& key, v1::Task* task) {
   const std::vector<std::string> problem = {key.problem};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, key.kind));
   UCUDNN_ASSIGN_OR_RETURN(

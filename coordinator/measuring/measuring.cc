@@ -86,7 +86,7 @@ bool DoneUnderOtherDriver(const TaskRecord& task,
 
 // Enqueues those of the needs that have no task, or one under a smaller cap or
 // a driver of the past. Returns how many are new or open again.
-Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
+Result<std::int64_t> Enqueue(TaskStore& tasks, const PlanInputs& inputs,
                              const Asking& asking, std::span<const Need> needs,
                              const std::map<TaskKey, TaskRecord>& known) {
   std::vector<NewTask> wanted;
@@ -122,7 +122,7 @@ Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
   return opened;
 }
 
-Result<std::map<TaskKey, TaskRecord>> FindByKey(Tasks& tasks,
+Result<std::map<TaskKey, TaskRecord>> FindByKey(TaskStore& tasks,
                                                 std::span<const Need> needs) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<TaskRecord> found,
                           tasks.FindTasks(KeysOf(needs)));
@@ -133,7 +133,7 @@ Result<std::map<TaskKey, TaskRecord>> FindByKey(Tasks& tasks,
 
 // Looks up the tasks for the needs, some of those of `inputs`, and adds their
 // states to the queue; enqueues what is missing first, if asked to.
-Status Look(Tasks& tasks, const PlanInputs& inputs, const Asking& asking,
+Status Look(TaskStore& tasks, const PlanInputs& inputs, const Asking& asking,
             std::span<const Need> needs, Queue* queue) {
   return InPieces(needs, [&](std::span<const Need> piece) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(auto known, FindByKey(tasks, piece));
@@ -197,7 +197,7 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
 
 // How many devices of each kind are online and take tasks, for the kinds that
 // any device ever had.
-Result<std::map<std::string, std::int64_t>> UsableDevices(Agents& agents) {
+Result<std::map<std::string, std::int64_t>> UsableDevices(AgentStore& agents) {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
   std::map<std::string, std::int64_t> usable;
   for (const KindSummary& kind : kinds) {
@@ -207,7 +207,7 @@ Result<std::map<std::string, std::int64_t>> UsableDevices(Agents& agents) {
 }
 
 // Says why tasks failed or were cancelled.
-Status AddReasons(Tasks& tasks, const PlanInputs& inputs,
+Status AddReasons(TaskStore& tasks, const PlanInputs& inputs,
                   v1::MeasureProgress* progress) {
   if (progress->failed() == 0 && progress->cancelled() == 0) return {};
   return InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
@@ -272,7 +272,7 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
   return {};
 }
 
-Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
+Status CheckQueue(TaskStore& tasks, const v1::MeasureRequest& request,
                   const PlanInputs& inputs, const Asker& asker,
                   UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const OpenTasks open,

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/measuring/plan_inputs.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
@@ -21,9 +21,9 @@ namespace ucudnn {
 Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
                     UnixMillis now_ms);
 
-// The error of CheckOpen (store/tasks.h), before anything is enqueued, if the
-// asker may not have opened all the tasks that the request needs.
-Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
+// The error of CheckOpen (measuring/task_store.h), before anything is enqueued,
+// if the asker may not have opened all the tasks that the request needs.
+Status CheckQueue(TaskStore& tasks, const v1::MeasureRequest& request,
                   const PlanInputs& inputs, const Asker& asker,
                   UnixMillis now_ms);
 

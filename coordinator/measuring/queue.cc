@@ -96,7 +96,8 @@ Result<CampaignNeeds> NeedsOfCampaign(Store& store,
 
 // Calls `body` with the tasks of these keys, some at a time.
 template <class Body>
-Status ForTasks(Tasks& tasks, std::span<const TaskKey> keys, const Body& body) {
+Status ForTasks(TaskStore& tasks, std::span<const TaskKey> keys,
+                const Body& body) {
   while (!keys.empty()) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     const auto piece = keys.first(std::min(keys.size(), kTasksAtOnce));
@@ -142,7 +143,7 @@ bool IsOpen(const TaskRecord& task) {
 }
 
 // Cancels these tasks, some at a time.
-Status Cancel(Tasks& tasks, std::span<const std::int64_t> ids,
+Status Cancel(TaskStore& tasks, std::span<const std::int64_t> ids,
               const std::string& why, UnixMillis now_ms,
               v1::CancelTasksResponse* response) {
   while (!ids.empty()) {
@@ -157,8 +158,9 @@ Status Cancel(Tasks& tasks, std::span<const std::int64_t> ids,
   return {};
 }
 
-Status CancelKind(Tasks& tasks, const std::string& kind, const std::string& why,
-                  UnixMillis now_ms, v1::CancelTasksResponse* response) {
+Status CancelKind(TaskStore& tasks, const std::string& kind,
+                  const std::string& why, UnixMillis now_ms,
+                  v1::CancelTasksResponse* response) {
   for (const TaskState state : {TaskState::kPending, TaskState::kLeased}) {
     TaskFilter filter{.kind = kind, .state = state, .limit = kTasksAtOnce};
     while (true) {

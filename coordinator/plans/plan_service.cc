@@ -36,7 +36,7 @@ Result<std::int64_t> ParseId(const std::string& text) {
 }
 
 // The known device models of these kinds.
-Result<DeviceModels> LoadModels(Measurements& measurements,
+Result<DeviceModels> LoadModels(MeasurementStore& measurements,
                                 const std::set<std::string>& kinds) {
   DeviceModels models;
   for (const std::string& kind : kinds) {
@@ -55,7 +55,7 @@ struct CutOffPlans {
   std::string next_key;  // of a faster one
 };
 
-Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
+Result<CutOffPlans> FindCutOff(PlanStore& plans, const std::string& inputs) {
   CutOffPlans found;
   for (int number = 1;; ++number) {
     found.next_key = Sha256(fmt::format("{}\ncut off {}", inputs, number));
@@ -132,7 +132,7 @@ Result<v1::MeasureProgress> PlanService::Measure(
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store_.agents, store_.plans, wanted));
+                          LookUp(store_.agents, store_.networks, wanted));
   if (!request.dry_run() && !request.wait_for_device()) {
     UCUDNN_RETURN_IF_ERROR(
         CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
@@ -227,7 +227,7 @@ Result<MadePlan> PlanService::PlanFor(const JobRequest& request,
 Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
                                              IfCutOff if_cut_off) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store_.agents, store_.plans, request));
+                          LookUp(store_.agents, store_.networks, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
   UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, v1::MeasureRequest(), inputs,

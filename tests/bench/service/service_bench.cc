@@ -21,7 +21,7 @@
 #include "base/training/device_model.h"
 #include "base/units.h"
 #include "client/dropin/ask/ask_coordinator.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "tests/bench/service/fake_agents.h"
 #include "tests/bench/service/load.h"
 #include "tests/bench/service/served.h"
