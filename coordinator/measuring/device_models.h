@@ -1,12 +1,13 @@
 #ifndef UCUDNN_COORDINATOR_MEASURING_DEVICE_MODELS_H_
 #define UCUDNN_COORDINATOR_MEASURING_DEVICE_MODELS_H_
 
-// Stored device models as messages.
+// Device models, as they are stored and as messages.
 
 #include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "base/training/device_model.h"
 #include "coordinator/agents/agent_store.h"
 #include "coordinator/measuring/measurement_store.h"
 #include "proto/messages_fwd.h"
@@ -17,14 +18,23 @@ namespace ucudnn {
 Result<bool> HasDeviceModel(MeasurementStore& measurements,
                             const DeviceRecord& device);
 
-// Stores the model as that of `kind`. kInvalidArgument, naming the field, if it
-// is none.
+struct MeasuredModel {
+  DeviceModel model;
+  std::string device;
+  std::string driver;
+  UnixMillis measured_ms = 0;
+};
+v1::MeasuredDeviceModel ToProto(const MeasuredModel& measured);
+// kInvalidArgument, naming the field, if it is none.
+Result<MeasuredModel> FromProto(const v1::MeasuredDeviceModel& message);
+
+// Stores the model as that of `kind`, whose name it gets.
 Status PutDeviceModel(MeasurementStore& measurements, const std::string& kind,
-                      const v1::MeasuredDeviceModel& measured);
+                      MeasuredModel measured);
 
 // The kind's newest model; absent if there is none. kDataLoss if it cannot be
 // read back.
-Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
+Result<std::optional<MeasuredModel>> NewestDeviceModel(
     MeasurementStore& measurements, const std::string& kind);
 
 }  // namespace ucudnn

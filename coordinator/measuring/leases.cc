@@ -163,8 +163,9 @@ Result<v1::ReportDeviceModelResponse> MeasuringService::ReportDeviceModel(
   measured.set_device(device.id);
   measured.set_driver(request.driver());
   measured.set_measured_ms(clock_.NowMs());
-  UCUDNN_RETURN_IF_ERROR(
-      PutDeviceModel(store_.measurements, ToString(device.kind), measured));
+  UCUDNN_ASSIGN_OR_RETURN(MeasuredModel model, FromProto(measured));
+  UCUDNN_RETURN_IF_ERROR(PutDeviceModel(
+      store_.measurements, ToString(device.kind), std::move(model)));
   return v1::ReportDeviceModelResponse();
 }
 

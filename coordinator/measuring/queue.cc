@@ -76,20 +76,18 @@ Status SetState(const std::string& state, TaskFilter* filter) {
 // The keys of all tasks that the campaign needs, also for the shares that
 // unlike ranks turned out to need.
 struct CampaignNeeds {
-  v1::MeasureProgress progress;
+  MeasureProgress progress;
   std::vector<TaskKey> keys;
 };
 
 Result<CampaignNeeds> NeedsOfCampaign(Store& store,
                                       const CampaignRecord& campaign,
                                       UnixMillis now_ms) {
-  v1::MeasureRequest request;
-  request.set_dry_run(true);
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, InputsOf(store, campaign));
   CampaignNeeds needs;
   UCUDNN_ASSIGN_OR_RETURN(
-      needs.progress,
-      MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
+      needs.progress, MeasureNeeds(store, Bytes(0), now_ms, {.dry_run = true},
+                                   Asker(), &inputs));
   needs.keys = KeysOf(inputs.needs);
   return needs;
 }
