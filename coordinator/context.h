@@ -17,7 +17,7 @@
 #include "base/service/rate_limit.h"
 #include "coordinator/activity.h"
 #include "coordinator/options.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 
 namespace ucudnn {
 

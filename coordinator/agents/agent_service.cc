@@ -35,8 +35,24 @@ Result<DeviceRecord> DeviceRecordOf(const v1::Device& device) {
   return record;
 }
 
-v1::Agent ToProto(const AgentRecord& record,
-                  const std::vector<std::string>& devices) {
+// The ids of each agent's devices.
+std::map<std::string, std::vector<std::string>> ByAgent(
+    const std::vector<DeviceRecord>& devices) {
+  std::map<std::string, std::vector<std::string>> ids;
+  for (const DeviceRecord& device : devices) {
+    ids[device.agent].push_back(device.id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::string StateOf(const HoldRecord& hold) {
+  return hold.what == "drain" ? "draining" : "cordoned";
+}
+
+v1::Agent ToProto(const ShownAgent& shown) {
+  const AgentRecord& record = shown.agent;
   v1::Agent agent;
   agent.set_id(record.id);
   agent.set_host(record.host);
@@ -55,24 +71,8 @@ v1::Agent ToProto(const AgentRecord& record,
   }
   agent.set_registered_ms(record.registered_ms);
   agent.set_last_seen_ms(record.last_seen_ms);
-  for (const std::string& device : devices) agent.add_device_ids(device);
+  for (const std::string& device : shown.devices) agent.add_device_ids(device);
   return agent;
-}
-
-// The ids of each agent's devices.
-std::map<std::string, std::vector<std::string>> ByAgent(
-    const std::vector<DeviceRecord>& devices) {
-  std::map<std::string, std::vector<std::string>> ids;
-  for (const DeviceRecord& device : devices) {
-    ids[device.agent].push_back(device.id);
-  }
-  return ids;
-}
-
-}  // namespace
-
-std::string StateOf(const HoldRecord& hold) {
-  return hold.what == "drain" ? "draining" : "cordoned";
 }
 
 Result<v1::RegisterResponse> AgentService::Register(
@@ -110,7 +110,7 @@ Result<DeviceRecord> AgentService::DeviceOf(const std::string& agent,
 }
 
 Status AgentService::CheckOwners(const v1::RegisterRequest& request) {
-  Agents& agents = store_.agents;
+  AgentStore& agents = store_.agents;
   for (const v1::Device& device : request.devices()) {
     const auto known = agents.GetDevice(device.id());
     if (!known || known->agent == request.agent_id()) continue;
@@ -146,7 +146,7 @@ Result<v1::HeartbeatResponse> AgentService::Heartbeat(
 
 Result<v1::LeaveResponse> AgentService::Leave(const v1::LeaveRequest& request) {
   const auto guard = heartbeats_.Forget(request.agent_id());
-  UCUDNN_RETURN_IF_ERROR(store_.tasks.ReleaseLeases(request.agent_id()));
+  UCUDNN_RETURN_IF_ERROR(store_.agents.ReleaseLeases(request.agent_id()));
   UCUDNN_RETURN_IF_ERROR(store_.agents.SetAgentState(
       request.agent_id(), AgentState::kGone, "the agent was stopped"));
   return v1::LeaveResponse();
@@ -165,21 +165,23 @@ Result<v1::ListAgentsResponse> AgentService::ListAgents(
   for (const AgentRecord& agent : page) {
     const auto of_agent = ids.find(agent.id);
     v1::Agent& added = *response.add_agents();
-    added = ToProto(agent, of_agent == ids.end() ? std::vector<std::string>()
-                                                 : of_agent->second);
+    added = ucudnn::ToProto({agent, of_agent == ids.end()
+                                        ? std::vector<std::string>()
+                                        : of_agent->second});
     if (bytes.Fill(added)) break;
   }
   return response;
 }
 
 Result<v1::Agent> AgentService::GetAgent(const v1::GetRequest& request) {
-  return Show(request.id());
+  UCUDNN_ASSIGN_OR_RETURN(const ShownAgent shown, Show(request.id()));
+  return ucudnn::ToProto(shown);
 }
 
-Result<v1::Agent> AgentService::Show(const std::string& id) {
+Result<ShownAgent> AgentService::Show(const std::string& id) {
   UCUDNN_ASSIGN_OR_RETURN(const AgentRecord agent, store_.agents.GetAgent(id));
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, store_.agents.ListDevices(""));
-  return ToProto(agent, ByAgent(devices)[agent.id]);
+  return ShownAgent{agent, ByAgent(devices)[agent.id]};
 }
 
 Result<v1::DeleteResponse> AgentService::DeleteAgent(

@@ -17,6 +17,13 @@
 
 namespace ucudnn {
 
+// An agent as people see it.
+struct ShownAgent {
+  AgentRecord agent;
+  std::vector<std::string> devices;  // their ids
+};
+v1::Agent ToProto(const ShownAgent& shown);
+
 // Thread-safe. What a call acknowledges is stored, except heartbeats
 // (heartbeats.h).
 class AgentService {
@@ -25,7 +32,7 @@ class AgentService {
       : context_(context),
         store_(context.store),
         clock_(context.clock),
-        heartbeats_(context.store.agents, context.store.tasks) {}
+        heartbeats_(context.store.agents) {}
 
   // See proto/ucudnn/v1/agent.proto and coordinator.proto.
   Result<v1::RegisterResponse> Register(const v1::RegisterRequest& request);
@@ -40,8 +47,7 @@ class AgentService {
                                 const std::string& device);
   // kPermissionDenied if a device is that of another agent that is not gone.
   Status CheckOwners(const v1::RegisterRequest& request);
-  // The agent as people see it.
-  Result<v1::Agent> Show(const std::string& agent);
+  Result<ShownAgent> Show(const std::string& agent);
   // How many devices are online, as Maintain last saw.
   std::int64_t devices() const { return devices_; }
 

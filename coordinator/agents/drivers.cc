@@ -4,7 +4,7 @@
 
 namespace ucudnn {
 
-Result<std::vector<std::string>> DriversOf(Agents& agents,
+Result<std::vector<std::string>> DriversOf(AgentStore& agents,
                                            const std::string& kind) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, agents.ListDevices(kind));
   std::set<std::string> drivers;

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "base/result.h"
-#include "coordinator/store/agents.h"
+#include "coordinator/agents/agent_store.h"
 
 namespace ucudnn {
 
 // The drivers of the kind's usable devices, sorted. Measurements under other
 // drivers are stale; none is if the list is empty.
-Result<std::vector<std::string>> DriversOf(Agents& agents,
+Result<std::vector<std::string>> DriversOf(AgentStore& agents,
                                            const std::string& kind);
 
 }  // namespace ucudnn

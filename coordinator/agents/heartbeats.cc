@@ -160,7 +160,7 @@ Status Heartbeats::Write(
     held.insert(held.end(), of_agent.begin(), of_agent.end());
   }
   if (!held.empty()) {
-    UCUDNN_RETURN_IF_ERROR(tasks_.RenewLeases(held, latest + lease_ms));
+    UCUDNN_RETURN_IF_ERROR(agents_.RenewLeases(held, latest + lease_ms));
   }
   const std::lock_guard lock(mutex_);
   for (const AgentBeat& beat : list) {

@@ -21,24 +21,22 @@
 #include <vector>
 
 #include "base/result.h"
-#include "coordinator/store/agents.h"
+#include "coordinator/agents/agent_store.h"
 #include "coordinator/store/group_commit.h"
-#include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 
 class Heartbeats {
  public:
-  // Both must outlive this.
-  Heartbeats(Agents& agents, Tasks& tasks)
+  // `agents` must outlive this.
+  explicit Heartbeats(AgentStore& agents)
       : agents_(agents),
-        tasks_(tasks),
         registering_([this](auto group) { return RegisterSome(group); }),
         at_once_([this](auto beats) { return WriteAtOnce(beats); }) {}
 
   // Stores the agent and its devices, together with others that register while
   // some are stored: after a restart, all agents may. Errors of
-  // Agents::RegisterAgents.
+  // AgentStore::RegisterAgents.
   Status Register(const AgentRegistration& agent) {
     return registering_.Run(agent);
   }
@@ -75,8 +73,7 @@ class Heartbeats {
                const std::map<std::string, std::vector<LeaseRef>>& leases,
                std::int64_t lease_ms);
 
-  Agents& agents_;
-  Tasks& tasks_;
+  AgentStore& agents_;
   GroupCommit<AgentRegistration, Status> registering_;
   GroupCommit<NewBeat, Status> at_once_;
   std::mutex writing_;  // held while writing; locked before mutex_

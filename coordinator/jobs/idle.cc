@@ -20,8 +20,9 @@ namespace {
 // The time of the plan that the points measured by now give.
 Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
                             std::int64_t network_revision) {
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store.agents, store.plans,
-                                                    request, network_revision));
+  UCUDNN_ASSIGN_OR_RETURN(
+      PlanInputs inputs,
+      LookUp(store.agents, store.networks, request, network_revision));
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   UCUDNN_ASSIGN_OR_RETURN(
       const JobPlan plan,

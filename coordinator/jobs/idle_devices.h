@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "coordinator/store/agents.h"
+#include "coordinator/agents/agent_store.h"
 
 namespace ucudnn {
 

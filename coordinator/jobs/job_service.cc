@@ -299,15 +299,22 @@ Result<v1::JobRevision> JobService::ReplanJob(
 
 Result<v1::MeasureProgress> JobService::Measure(
     const v1::MeasureRequest& request) {
-  if (!request.has_replan()) {
-    UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted, FromProto(request.plan()));
-    return plans_.Measure(request, wanted);
+  JobRequest wanted;
+  if (request.has_replan()) {
+    const v1::ReplanJobRequest& replan = request.replan();
+    UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(replan));
+    std::string text;
+    UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(replan.job_id(), change, &text));
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(request.plan()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(request.replan()));
-  std::string text;
-  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
-                          Replanned(request.replan().job_id(), change, &text));
-  return plans_.Measure(request, wanted);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const MeasureProgress progress,
+      plans_.Measure(wanted, {.dry_run = request.dry_run(),
+                              .retry_failed = request.retry_failed(),
+                              .retry_cancelled = request.retry_cancelled(),
+                              .wait_for_device = request.wait_for_device()}));
+  return ucudnn::ToProto(progress);
 }
 
 Result<v1::ListJobsResponse> JobService::ListJobs(

@@ -95,13 +95,13 @@ class JobService {
 
   // Has each running job with ranks on the node adopt a plan that gives those
   // no part of the batch, unless its newest plan does already.
-  Result<std::vector<v1::DrainedJob>> DrainJobs(const v1::Agent& node);
+  Result<std::vector<v1::DrainedJob>> DrainJobs(const std::string& node);
   // The same for these ranks of one job.
   Result<v1::DrainedJob> DrainJob(const JobDetails& details,
                                   std::set<std::int64_t> ranks);
   // Proposes to each running job whose ranks on the node get no part of the
   // batch a plan that gives them one.
-  Result<std::vector<v1::DrainedJob>> ResumeJobs(const v1::Agent& node);
+  Result<std::vector<v1::DrainedJob>> ResumeJobs(const std::string& node);
   // kResourceExhausted if the caller has registered too many ranks lately.
   Status CheckQuota(const v1::RegisterJobRequest& request);
   Result<NodePlaces> PlacesOf(const std::set<std::string>& nodes);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coordinator/agents/liveness.h"
-#include "coordinator/store/jobs.h"
+#include "coordinator/jobs/job_store.h"
 
 namespace ucudnn {
 

@@ -136,9 +136,9 @@ Result<NodePlaces> JobService::PlacesOf(const std::set<std::string>& nodes) {
 }
 
 Result<std::vector<v1::DrainedJob>> JobService::DrainJobs(
-    const v1::Agent& node) {
+    const std::string& node) {
   std::vector<v1::DrainedJob> drained;
-  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
+  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node}));
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.jobs.GetJob(pulse.id);
@@ -151,9 +151,9 @@ Result<std::vector<v1::DrainedJob>> JobService::DrainJobs(
 }
 
 Result<std::vector<v1::DrainedJob>> JobService::ResumeJobs(
-    const v1::Agent& node) {
+    const std::string& node) {
   std::vector<v1::DrainedJob> resumed;
-  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node.id()}));
+  UCUDNN_ASSIGN_OR_RETURN(const NodePlaces places, PlacesOf({node}));
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.jobs.GetJob(pulse.id);
@@ -165,7 +165,7 @@ Result<std::vector<v1::DrainedJob>> JobService::ResumeJobs(
     v1::DrainedJob& job = resumed.emplace_back(DrainedJob(*details, ranks));
     const auto revision = Propose(
         pulse.id, {.include = ranks},
-        fmt::format("node {} of {} is resumed", node.id(), RanksText(ranks)));
+        fmt::format("node {} of {} is resumed", node, RanksText(ranks)));
     if (!revision) {
       job.set_error(revision.error().message);
     } else if (*revision) {
@@ -205,12 +205,13 @@ Result<v1::HoldAgentResponse> JobService::HoldAgent(
                Quoted(request.agent_id()), Quoted(request.who()),
                Quoted(request.reason()));
   v1::HoldAgentResponse response;
-  UCUDNN_ASSIGN_OR_RETURN(*response.mutable_agent(),
+  UCUDNN_ASSIGN_OR_RETURN(const ShownAgent shown,
                           agents_.Show(request.agent_id()));
+  *response.mutable_agent() = ucudnn::ToProto(shown);
   if (what == kCordon) return response;
   UCUDNN_ASSIGN_OR_RETURN(const auto jobs, what == kDrain
-                                               ? DrainJobs(response.agent())
-                                               : ResumeJobs(response.agent()));
+                                               ? DrainJobs(shown.agent.id)
+                                               : ResumeJobs(shown.agent.id));
   for (const v1::DrainedJob& job : jobs) *response.add_jobs() = job;
   return response;
 }

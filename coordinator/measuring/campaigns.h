@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/measuring/measuring.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
@@ -18,14 +18,14 @@ namespace ucudnn {
 // Records what MeasureNeeds returned for `inputs`: a campaign begins where
 // `progress` has enqueued tasks, and ends where none is open any more. Returns
 // the id of the campaign; 0 if none runs.
-Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
+Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
                                     const PlanInputs& inputs,
-                                    const v1::MeasureProgress& progress,
+                                    const MeasureProgress& progress,
                                     UnixMillis now_ms);
 
 // Ends the running campaign, for the reason `why`.
-Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
-                   v1::MeasureProgress progress, const std::string& why,
+Status EndCampaign(CampaignStore& campaigns, const CampaignRecord& campaign,
+                   MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms);
 
 // What the campaign is for. kDataLoss if it cannot be read back.
@@ -37,7 +37,7 @@ Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign);
 // Adds to the progress of a dry run how long the missing tasks will take, and
 // how many others come first.
 Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
-                   v1::MeasureProgress* progress);
+                   MeasureProgress* progress);
 
 // Looks at the running campaign whose progress is oldest, if that is older than
 // two seconds. Costs as much as a dry run of MeasureNeeds.

@@ -72,8 +72,8 @@ void LogChanges(const std::string& kind,
 
 }  // namespace
 
-Result<std::vector<DeviceComparison>> CompareKind(Measurements& measurements,
-                                                  const std::string& kind) {
+Result<std::vector<DeviceComparison>> CompareKind(
+    MeasurementStore& measurements, const std::string& kind) {
   UCUDNN_ASSIGN_OR_RETURN(const KindCrossChecks checks,
                           measurements.LoadCrossChecks(kind));
   return CompareDevices(checks);
@@ -204,7 +204,7 @@ bool CrossChecking::Kept::suspicion() const {
 }
 
 Result<std::vector<std::string>> DoubtsAbout(
-    Measurements& measurements, const std::set<std::string>& kinds,
+    MeasurementStore& measurements, const std::set<std::string>& kinds,
     const std::set<std::string>& problems) {
   std::vector<std::string> doubts;
   for (const std::string& kind : kinds) {

@@ -17,14 +17,14 @@
 
 #include "base/result.h"
 #include "coordinator/planning/cross_checks.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
 // The devices of `kind`, each compared with the others.
-Result<std::vector<DeviceComparison>> CompareKind(Measurements& measurements,
-                                                  const std::string& kind);
+Result<std::vector<DeviceComparison>> CompareKind(
+    MeasurementStore& measurements, const std::string& kind);
 
 // Thread-safe.
 class CrossChecking {
@@ -37,8 +37,8 @@ class CrossChecking {
   Status Lease(const DeviceRecord& device, int max_count, UnixMillis now_ms,
                v1::LeaseTasksResponse* response);
 
-  // Tasks::CompleteTask with a cross-check, if one of the points is to be one.
-  // The completion names its kind and problem.
+  // TaskStore::CompleteTask with a cross-check, if one of the points is to be
+  // one. The completion names its kind and problem.
   Result<CompletionResult> Complete(TaskCompletion completion);
 
   // Stores a device's report of a cross-check and logs which devices deviate
@@ -80,7 +80,7 @@ class CrossChecking {
 // For people: how many of the measurements of `problems` come from deviating
 // devices of `kinds`.
 Result<std::vector<std::string>> DoubtsAbout(
-    Measurements& measurements, const std::set<std::string>& kinds,
+    MeasurementStore& measurements, const std::set<std::string>& kinds,
     const std::set<std::string>& problems);
 
 }  // namespace ucudnn

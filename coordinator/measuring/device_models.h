@@ -1,31 +1,41 @@
 #ifndef UCUDNN_COORDINATOR_MEASURING_DEVICE_MODELS_H_
 #define UCUDNN_COORDINATOR_MEASURING_DEVICE_MODELS_H_
 
-// Stored device models as messages.
+// Device models, as they are stored and as messages.
 
 #include <optional>
 #include <string>
 
 #include "base/result.h"
-#include "coordinator/store/agents.h"
-#include "coordinator/store/measurements.h"
+#include "base/training/device_model.h"
+#include "coordinator/agents/agent_store.h"
+#include "coordinator/measuring/measurement_store.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
 // Whether the model of the device's kind was measured under its driver.
-Result<bool> HasDeviceModel(Measurements& measurements,
+Result<bool> HasDeviceModel(MeasurementStore& measurements,
                             const DeviceRecord& device);
 
-// Stores the model as that of `kind`. kInvalidArgument, naming the field, if it
-// is none.
-Status PutDeviceModel(Measurements& measurements, const std::string& kind,
-                      const v1::MeasuredDeviceModel& measured);
+struct MeasuredModel {
+  DeviceModel model;
+  std::string device;
+  std::string driver;
+  UnixMillis measured_ms = 0;
+};
+v1::MeasuredDeviceModel ToProto(const MeasuredModel& measured);
+// kInvalidArgument, naming the field, if it is none.
+Result<MeasuredModel> FromProto(const v1::MeasuredDeviceModel& message);
+
+// Stores the model as that of `kind`, whose name it gets.
+Status PutDeviceModel(MeasurementStore& measurements, const std::string& kind,
+                      MeasuredModel measured);
 
 // The kind's newest model; absent if there is none. kDataLoss if it cannot be
 // read back.
-Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
-    Measurements& measurements, const std::string& kind);
+Result<std::optional<MeasuredModel>> NewestDeviceModel(
+    MeasurementStore& measurements, const std::string& kind);
 
 }  // namespace ucudnn
 

@@ -25,7 +25,7 @@ namespace {
 // The leases of each device.
 using Leases = std::map<std::string, std::vector<TaskRecord>>;
 
-Result<Leases> LeasesByDevice(Tasks& tasks, UnixMillis now_ms) {
+Result<Leases> LeasesByDevice(TaskStore& tasks, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const auto leased, tasks.ListLeases(now_ms));
   Leases leases;
   for (const TaskRecord& task : leased) leases[task.device].push_back(task);
@@ -36,8 +36,8 @@ Result<Leases> LeasesByDevice(Tasks& tasks, UnixMillis now_ms) {
 // measure first.
 using LayerNames = std::map<std::string, std::string>;
 
-Result<LayerNames> NamesOfLayers(Campaigns& campaigns, Plans& plans,
-                                 const Leases& leases) {
+Result<LayerNames> NamesOfLayers(CampaignStore& campaigns,
+                                 NetworkStore& networks, const Leases& leases) {
   constexpr std::int64_t kMost = 16;
   LayerNames names;
   std::set<std::string> wanted;
@@ -51,7 +51,7 @@ Result<LayerNames> NamesOfLayers(Campaigns& campaigns, Plans& plans,
     if (names.size() == wanted.size()) break;
     UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, RequestOf(campaign));
     const auto record =
-        plans.GetNetwork(request.network, campaign.network_revision);
+        networks.GetNetwork(request.network, campaign.network_revision);
     if (!record) continue;  // deleted meanwhile
     UCUDNN_ASSIGN_OR_RETURN(const v1::Network stored, ToProto(*record));
     UCUDNN_ASSIGN_OR_RETURN(const Network network, FromProto(stored));
@@ -119,7 +119,7 @@ Result<v1::ListDevicesResponse> MeasuringService::ListDevices(
                           LeasesByDevice(store_.tasks, clock_.NowMs()));
   UCUDNN_ASSIGN_OR_RETURN(
       const LayerNames layers,
-      NamesOfLayers(store_.campaigns, store_.plans, leases));
+      NamesOfLayers(store_.campaigns, store_.networks, leases));
   std::map<std::string, std::vector<DeviceComparison>> compared;
   PageBytes bytes;
   for (const DeviceRecord& device : page) {
@@ -145,7 +145,7 @@ Result<v1::Device> MeasuringService::GetDevice(const v1::GetRequest& request) {
                           LeasesByDevice(store_.tasks, clock_.NowMs()));
   UCUDNN_ASSIGN_OR_RETURN(
       const LayerNames layers,
-      NamesOfLayers(store_.campaigns, store_.plans, leases));
+      NamesOfLayers(store_.campaigns, store_.networks, leases));
   return ToProto(device, compared, leases, layers);
 }
 

@@ -20,8 +20,8 @@ namespace ucudnn {
 namespace {
 
 // Adds the stored points of a task's problem.
-Status AddKnown(Agents& agents, Measurements& measurements, const TaskKey& key,
-                v1::Task* task) {
+Status AddKnown(AgentStore& agents, MeasurementStore& measurements,
+                const TaskKey& key, v1::Task* task) {
   const std::vector<std::string> problem = {key.problem};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, key.kind));
   UCUDNN_ASSIGN_OR_RETURN(
@@ -163,8 +163,9 @@ Result<v1::ReportDeviceModelResponse> MeasuringService::ReportDeviceModel(
   measured.set_device(device.id);
   measured.set_driver(request.driver());
   measured.set_measured_ms(clock_.NowMs());
-  UCUDNN_RETURN_IF_ERROR(
-      PutDeviceModel(store_.measurements, ToString(device.kind), measured));
+  UCUDNN_ASSIGN_OR_RETURN(MeasuredModel model, FromProto(measured));
+  UCUDNN_RETURN_IF_ERROR(PutDeviceModel(
+      store_.measurements, ToString(device.kind), std::move(model)));
   return v1::ReportDeviceModelResponse();
 }
 

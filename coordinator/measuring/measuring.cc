@@ -15,7 +15,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr int kMaxListedFailures = 5;
+constexpr std::size_t kMaxListedFailures = 5;
 
 // The states of the tasks for some needs.
 struct Queue {
@@ -86,7 +86,7 @@ bool DoneUnderOtherDriver(const TaskRecord& task,
 
 // Enqueues those of the needs that have no task, or one under a smaller cap or
 // a driver of the past. Returns how many are new or open again.
-Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
+Result<std::int64_t> Enqueue(TaskStore& tasks, const PlanInputs& inputs,
                              const Asking& asking, std::span<const Need> needs,
                              const std::map<TaskKey, TaskRecord>& known) {
   std::vector<NewTask> wanted;
@@ -122,7 +122,7 @@ Result<std::int64_t> Enqueue(Tasks& tasks, const PlanInputs& inputs,
   return opened;
 }
 
-Result<std::map<TaskKey, TaskRecord>> FindByKey(Tasks& tasks,
+Result<std::map<TaskKey, TaskRecord>> FindByKey(TaskStore& tasks,
                                                 std::span<const Need> needs) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<TaskRecord> found,
                           tasks.FindTasks(KeysOf(needs)));
@@ -133,7 +133,7 @@ Result<std::map<TaskKey, TaskRecord>> FindByKey(Tasks& tasks,
 
 // Looks up the tasks for the needs, some of those of `inputs`, and adds their
 // states to the queue; enqueues what is missing first, if asked to.
-Status Look(Tasks& tasks, const PlanInputs& inputs, const Asking& asking,
+Status Look(TaskStore& tasks, const PlanInputs& inputs, const Asking& asking,
             std::span<const Need> needs, Queue* queue) {
   return InPieces(needs, [&](std::span<const Need> piece) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(auto known, FindByKey(tasks, piece));
@@ -197,7 +197,7 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
 
 // How many devices of each kind are online and take tasks, for the kinds that
 // any device ever had.
-Result<std::map<std::string, std::int64_t>> UsableDevices(Agents& agents) {
+Result<std::map<std::string, std::int64_t>> UsableDevices(AgentStore& agents) {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
   std::map<std::string, std::int64_t> usable;
   for (const KindSummary& kind : kinds) {
@@ -207,27 +207,28 @@ Result<std::map<std::string, std::int64_t>> UsableDevices(Agents& agents) {
 }
 
 // Says why tasks failed or were cancelled.
-Status AddReasons(Tasks& tasks, const PlanInputs& inputs,
-                  v1::MeasureProgress* progress) {
-  if (progress->failed() == 0 && progress->cancelled() == 0) return {};
+Status AddReasons(TaskStore& tasks, const PlanInputs& inputs,
+                  MeasureProgress* progress) {
+  if (progress->failed == 0 && progress->cancelled == 0) return {};
+  std::vector<std::string>& failures = progress->failures;
   return InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
-    if ((progress->failed() == progress->failures_size() ||
-         progress->failures_size() == kMaxListedFailures) &&
-        (progress->cancelled() == 0 || !progress->cancelled_why().empty())) {
+    if ((progress->failed == std::ssize(failures) ||
+         failures.size() == kMaxListedFailures) &&
+        (progress->cancelled == 0 || !progress->cancelled_why.empty())) {
       return {};
     }
     UCUDNN_ASSIGN_OR_RETURN(const auto found, tasks.FindTasks(KeysOf(piece)));
     for (const TaskRecord& task : found) {
       if (task.state == TaskState::kCancelled) {
-        progress->set_cancelled_why(task.error);
+        progress->cancelled_why = task.error;
       }
       if (task.state != TaskState::kFailed ||
-          progress->failures_size() == kMaxListedFailures) {
+          failures.size() == kMaxListedFailures) {
         continue;
       }
-      progress->add_failures(
-          fmt::format("{} batch {} on {}: {}", task.key.problem,
-                      task.key.batch.count(), task.key.kind, task.error));
+      failures.push_back(fmt::format("{} batch {} on {}: {}", task.key.problem,
+                                     task.key.batch.count(), task.key.kind,
+                                     task.error));
     }
     return {};
   });
@@ -272,13 +273,13 @@ Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
   return {};
 }
 
-Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
+Status CheckQueue(TaskStore& tasks, const MeasureOptions& options,
                   const PlanInputs& inputs, const Asker& asker,
                   UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(const OpenTasks open,
                           tasks.CountOpenTasks(asker.caller));
   std::int64_t failed = 0;  // of any request for the kinds
-  if (request.retry_failed()) {
+  if (options.retry_failed) {
     UCUDNN_ASSIGN_OR_RETURN(auto kinds, tasks.CountTasks(now_ms));
     for (const std::string& kind : inputs.Kinds()) failed += kinds[kind].failed;
   }
@@ -288,24 +289,22 @@ Status CheckQueue(Tasks& tasks, const v1::MeasureRequest& request,
   UCUDNN_RETURN_IF_ERROR(
       Look(tasks, inputs, {.now_ms = now_ms}, inputs.needs, &queue));
   std::int64_t added = queue.total - queue.counts.total() + failed;
-  if (request.retry_cancelled()) added += queue.counts.cancelled;
+  if (options.retry_cancelled) added += queue.counts.cancelled;
   return added == 0 ? Status() : CheckOpen(asker, open, added);
 }
 
-Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
-                                         UnixMillis now_ms,
-                                         const v1::MeasureRequest& request,
-                                         const Asker& asker,
-                                         PlanInputs* inputs) {
-  v1::MeasureProgress progress;
-  if (request.retry_failed() && !request.dry_run()) {
+Result<MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
+                                     UnixMillis now_ms,
+                                     const MeasureOptions& options,
+                                     const Asker& asker, PlanInputs* inputs) {
+  if (options.retry_failed && !options.dry_run) {
     for (const std::string& kind : inputs->Kinds()) {
       UCUDNN_RETURN_IF_ERROR(store.tasks.RetryFailedTasks(kind, asker));
     }
   }
   const Asking asking{
-      .enqueue = !request.dry_run(),
-      .retry_cancelled = !request.dry_run() && request.retry_cancelled(),
+      .enqueue = !options.dry_run,
+      .retry_cancelled = !options.dry_run && options.retry_cancelled,
       .asker = asker,
       .max_workspace = std::max(max_workspace, inputs->request.KernelLimit()),
       .now_ms = now_ms};
@@ -313,28 +312,58 @@ Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
   UCUDNN_RETURN_IF_ERROR(
       Look(store.tasks, *inputs, asking, inputs->needs, &queue));
   UCUDNN_RETURN_IF_ERROR(Refine(store, asking, inputs, &queue));
-  if (!request.dry_run()) progress.set_enqueued(queue.opened);
-  progress.set_total(queue.total);
-  progress.set_done(queue.counts.done);
-  progress.set_running(queue.counts.leased);
-  progress.set_failed(queue.counts.failed);
-  progress.set_cancelled(queue.counts.cancelled);
-  progress.set_unasked(queue.total - queue.counts.total());
+  MeasureProgress progress;
+  if (!options.dry_run) progress.enqueued = queue.opened;
+  progress.total = queue.total;
+  progress.done = queue.counts.done;
+  progress.running = queue.counts.leased;
+  progress.failed = queue.counts.failed;
+  progress.cancelled = queue.counts.cancelled;
+  progress.unasked = queue.total - queue.counts.total();
   UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store.agents));
   for (const auto& [kind, of_kind] : queue.kinds) {
     const auto found = usable.find(kind);
-    v1::KindProgress& added = *progress.add_kinds();
-    added.set_kind(kind);
-    added.set_total(of_kind.total);
-    added.set_missing(of_kind.missing());
-    added.set_pending(of_kind.counts.pending);
-    added.set_devices(found == usable.end() ? 0 : found->second);
-    if (of_kind.counts.pending > 0 && added.devices() == 0) {
-      progress.add_kinds_without_device(kind);
+    const std::int64_t devices = found == usable.end() ? 0 : found->second;
+    progress.kinds.push_back({.kind = kind,
+                              .total = of_kind.total,
+                              .missing = of_kind.missing(),
+                              .devices = devices,
+                              .pending = of_kind.counts.pending});
+    if (of_kind.counts.pending > 0 && devices == 0) {
+      progress.kinds_without_device.push_back(kind);
     }
   }
   UCUDNN_RETURN_IF_ERROR(AddReasons(store.tasks, *inputs, &progress));
   return progress;
+}
+
+v1::MeasureProgress ToProto(const MeasureProgress& progress) {
+  v1::MeasureProgress message;
+  message.set_total(progress.total);
+  message.set_done(progress.done);
+  message.set_running(progress.running);
+  message.set_failed(progress.failed);
+  message.set_cancelled(progress.cancelled);
+  message.set_unasked(progress.unasked);
+  message.set_enqueued(progress.enqueued);
+  message.mutable_failures()->Add(progress.failures.begin(),
+                                  progress.failures.end());
+  message.set_cancelled_why(progress.cancelled_why);
+  message.mutable_kinds_without_device()->Add(
+      progress.kinds_without_device.begin(),
+      progress.kinds_without_device.end());
+  for (const KindProgress& kind : progress.kinds) {
+    v1::KindProgress& added = *message.add_kinds();
+    added.set_kind(kind.kind);
+    added.set_total(kind.total);
+    added.set_missing(kind.missing);
+    added.set_devices(kind.devices);
+    added.set_ahead(kind.ahead);
+    added.set_pending(kind.pending);
+  }
+  message.set_campaign_id(progress.campaign);
+  if (progress.estimate_ms) message.set_estimate_ms(*progress.estimate_ms);
+  return message;
 }
 
 }  // namespace ucudnn

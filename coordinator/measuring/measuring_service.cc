@@ -10,8 +10,8 @@ Status MeasuringService::CheckUnneeded(const std::string& network) {
   UCUDNN_ASSIGN_OR_RETURN(const auto running,
                           store_.campaigns.ListRunningCampaigns(kMostRunning));
   for (const CampaignRecord& record : running) {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Campaign campaign, ToProto(record));
-    if (campaign.request().network() != network) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, RequestOf(record));
+    if (request.network != network) continue;
     return Fail(Code::kFailedPrecondition,
                 "campaign {} measures for network '{}'; cancel it first",
                 record.id, network);

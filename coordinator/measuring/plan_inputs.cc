@@ -18,7 +18,7 @@ namespace ucudnn {
 namespace {
 
 // The only kind of the devices online, for requests that name none.
-Result<std::string> OnlyKind(Agents& agents) {
+Result<std::string> OnlyKind(AgentStore& agents) {
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds, agents.ListKinds());
   std::vector<std::string> usable;
   for (const KindSummary& kind : kinds) {
@@ -56,7 +56,7 @@ std::set<std::string> PlanInputs::Problems() const {
   return problems;
 }
 
-Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
+Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
                           const JobRequest& request,
                           std::optional<std::int64_t> network_revision) {
   PlanInputs inputs;
@@ -71,7 +71,7 @@ Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
   }
   UCUDNN_ASSIGN_OR_RETURN(
       inputs.record,
-      plans.GetNetwork(inputs.request.network, network_revision));
+      networks.GetNetwork(inputs.request.network, network_revision));
   UCUDNN_ASSIGN_OR_RETURN(const v1::Network network, ToProto(inputs.record));
   UCUDNN_ASSIGN_OR_RETURN(inputs.network, FromProto(network));
   if (inputs.Kinds().size() > kMaxKindsPerPlan) {
@@ -93,7 +93,7 @@ Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
   return inputs;
 }
 
-Status LoadProfiles(Measurements& measurements, PlanInputs* inputs) {
+Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs) {
   // Adaptive measuring chooses the batches itself, and measures more of them
   // for more needs.
   const bool all = inputs->request.policy == BatchPolicy::kAdaptive;

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/planning/planner.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 
 namespace ucudnn {
 
@@ -41,12 +41,12 @@ struct PlanInputs {
 // such kind, or too much would have to be measured; errors of Canonical.
 // The network is that of `network_revision` or else the latest.
 Result<PlanInputs> LookUp(
-    Agents& agents, Plans& plans, const JobRequest& request,
+    AgentStore& agents, NetworkStore& networks, const JobRequest& request,
     std::optional<std::int64_t> network_revision = std::nullopt);
 
 // Loads the points that the plan is made from, of those needs for which this
 // has not been done, into `inputs->profiles`.
-Status LoadProfiles(Measurements& measurements, PlanInputs* inputs);
+Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs);
 
 }  // namespace ucudnn
 

@@ -66,7 +66,7 @@ Result<v1::Profile> MeasuringService::GetProfile(
                           store_.measurements.LoadMeasurements(
                               request.id(), request.after(), kMaxPagePoints));
   const bool is_first_page = request.after().empty();
-  std::optional<v1::MeasuredDeviceModel> model;
+  std::optional<MeasuredModel> model;
   if (is_first_page) {
     UCUDNN_ASSIGN_OR_RETURN(
         model, NewestDeviceModel(store_.measurements, request.id()));
@@ -79,7 +79,7 @@ Result<v1::Profile> MeasuringService::GetProfile(
                           DriversOf(store_.agents, request.id()));
   v1::Profile message;
   message.set_id(request.id());
-  if (model) *message.mutable_device_model() = *std::move(model);
+  if (model) *message.mutable_device_model() = ucudnn::ToProto(*model);
   for (const Measurement& m : measurements) {
     if (message.problems_size() == 0 ||
         message.problems().rbegin()->problem() != m.problem) {
@@ -136,7 +136,7 @@ Result<v1::MeasuredDeviceModel> MeasuringService::GetDeviceModel(
     const v1::GetRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const auto model,
                           NewestDeviceModel(store_.measurements, request.id()));
-  if (model) return *model;
+  if (model) return ucudnn::ToProto(*model);
   return Fail(Code::kNotFound,
               "there is no device model of kind '{}': ucudnn-agent measures it "
               "on the first device of the kind",
@@ -177,8 +177,10 @@ Result<v1::ProfileSummary> MeasuringService::PutProfile(
     }
   }
   if (request.has_device_model()) {
-    UCUDNN_RETURN_IF_ERROR(PutDeviceModel(store_.measurements, request.id(),
-                                          request.device_model()));
+    UCUDNN_ASSIGN_OR_RETURN(MeasuredModel model,
+                            FromProto(request.device_model()));
+    UCUDNN_RETURN_IF_ERROR(
+        PutDeviceModel(store_.measurements, request.id(), std::move(model)));
   }
   UCUDNN_RETURN_IF_ERROR(store_.measurements.ImportProfile(
       measurements, complete, clock_.NowMs()));

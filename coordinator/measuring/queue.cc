@@ -76,27 +76,26 @@ Status SetState(const std::string& state, TaskFilter* filter) {
 // The keys of all tasks that the campaign needs, also for the shares that
 // unlike ranks turned out to need.
 struct CampaignNeeds {
-  v1::MeasureProgress progress;
+  MeasureProgress progress;
   std::vector<TaskKey> keys;
 };
 
 Result<CampaignNeeds> NeedsOfCampaign(Store& store,
                                       const CampaignRecord& campaign,
                                       UnixMillis now_ms) {
-  v1::MeasureRequest request;
-  request.set_dry_run(true);
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, InputsOf(store, campaign));
   CampaignNeeds needs;
   UCUDNN_ASSIGN_OR_RETURN(
-      needs.progress,
-      MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
+      needs.progress, MeasureNeeds(store, Bytes(0), now_ms, {.dry_run = true},
+                                   Asker(), &inputs));
   needs.keys = KeysOf(inputs.needs);
   return needs;
 }
 
 // Calls `body` with the tasks of these keys, some at a time.
 template <class Body>
-Status ForTasks(Tasks& tasks, std::span<const TaskKey> keys, const Body& body) {
+Status ForTasks(TaskStore& tasks, std::span<const TaskKey> keys,
+                const Body& body) {
   while (!keys.empty()) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     const auto piece = keys.first(std::min(keys.size(), kTasksAtOnce));
@@ -142,7 +141,7 @@ bool IsOpen(const TaskRecord& task) {
 }
 
 // Cancels these tasks, some at a time.
-Status Cancel(Tasks& tasks, std::span<const std::int64_t> ids,
+Status Cancel(TaskStore& tasks, std::span<const std::int64_t> ids,
               const std::string& why, UnixMillis now_ms,
               v1::CancelTasksResponse* response) {
   while (!ids.empty()) {
@@ -157,8 +156,9 @@ Status Cancel(Tasks& tasks, std::span<const std::int64_t> ids,
   return {};
 }
 
-Status CancelKind(Tasks& tasks, const std::string& kind, const std::string& why,
-                  UnixMillis now_ms, v1::CancelTasksResponse* response) {
+Status CancelKind(TaskStore& tasks, const std::string& kind,
+                  const std::string& why, UnixMillis now_ms,
+                  v1::CancelTasksResponse* response) {
   for (const TaskState state : {TaskState::kPending, TaskState::kLeased}) {
     TaskFilter filter{.kind = kind, .state = state, .limit = kTasksAtOnce};
     while (true) {

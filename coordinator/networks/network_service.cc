@@ -104,7 +104,7 @@ Result<v1::Network> NetworkService::PutNetwork(
   record.hash = Sha256(content);
   record.source = std::move(content);
   record.created_ms = clock_.NowMs();
-  UCUDNN_RETURN_IF_ERROR(store_.plans.PutNetwork(record));
+  UCUDNN_RETURN_IF_ERROR(store_.networks.PutNetwork(record));
   return Latest(request.name());
 }
 
@@ -116,7 +116,7 @@ Result<v1::ListNetworksResponse> NetworkService::ListNetworks(
   std::string after = request.after();
   UCUDNN_RETURN_IF_ERROR(FillPage(
       request,
-      [&](int limit) { return store_.plans.ListNetworks(limit, after); },
+      [&](int limit) { return store_.networks.ListNetworks(limit, after); },
       [&](const NetworkRecord& network) -> Result<bool> {
         after = network.name;
         v1::Network& added = *response.add_networks();
@@ -132,7 +132,7 @@ Result<v1::Network> NetworkService::GetNetwork(const v1::GetRequest& request) {
 
 Result<v1::Network> NetworkService::Latest(const std::string& name) {
   UCUDNN_ASSIGN_OR_RETURN(const NetworkRecord network,
-                          store_.plans.GetNetwork(name));
+                          store_.networks.GetNetwork(name));
   return ToProto(network);
 }
 

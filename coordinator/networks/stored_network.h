@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "coordinator/store/plans.h"
+#include "coordinator/networks/network_store.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {

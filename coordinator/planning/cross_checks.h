@@ -25,7 +25,7 @@
 
 #include "base/profile.h"
 #include "base/result.h"
-#include "coordinator/store/measurements.h"
+#include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
 
@@ -35,6 +35,41 @@ inline constexpr std::size_t kMinCrossChecks = 3;
 inline constexpr std::ptrdiff_t kCrossChecksPerOp = 3;
 inline constexpr double kCrossCheckTolerance = 0.05;
 inline constexpr UnixMillis kCrossCheckAgeMs = 24LL * 60 * 60 * 1000;
+
+// A point that every device of a kind measures, so that devices can be
+// compared. Unique by kind, problem and batch.
+struct CrossCheck {
+  std::int64_t id = 0;  // assigned by the store
+  std::string kind;
+  std::string problem;
+  BatchSize batch;
+  Algorithm algorithm = {};
+  Bytes workspace = {};
+
+  friend bool operator==(const CrossCheck&, const CrossCheck&) = default;
+};
+
+// What one device measured of a cross-check in one round.
+struct CrossCheckMeasurement {
+  std::int64_t check = 0;  // CrossCheck::id
+  std::string device;
+  std::int64_t round = 1;
+  std::string driver;
+  Nanoseconds time{0};  // 0: the device could not measure it
+  Nanoseconds spread{0};
+  std::string throttle = {};
+  UnixMillis measured_ms = 0;
+  // Grows with each measurement that the database takes in; assigned by it.
+  std::int64_t sequence = 0;
+
+  friend bool operator==(const CrossCheckMeasurement&,
+                         const CrossCheckMeasurement&) = default;
+};
+
+struct KindCrossChecks {
+  std::vector<CrossCheck> points;                   // by id
+  std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
+};
 
 // Chooses a cross-check among the points just measured of `problem`: the one
 // with the least time per image of those that are cheap and were repeated often

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/median.h"
-#include "coordinator/store/jobs.h"
 
 namespace ucudnn {
 

@@ -9,6 +9,7 @@
 // the job's own first ones. The prediction is only a lower bound: no step is
 // shorter than its convolutions.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,9 +29,14 @@ struct StepSummary {
 // Zeros if there are none.
 StepSummary Summarize(std::span<const Nanoseconds> steps);
 
+// Of a rank's steps under one revision, at most so many are kept: the first
+// ones, then the latest.
+inline constexpr std::size_t kFirstSteps = 16;
+inline constexpr std::size_t kMaxKeptSteps = 128;
+
 // A rank's steps under one revision.
 struct StepHistory {
-  // Absent until kFirstSteps (store/jobs.h) and kMinDriftSamples more are
+  // Absent until kFirstSteps and kMinDriftSamples more are
   // known.
   std::optional<Nanoseconds> first_median;
   StepSummary last;  // of the steps after the first ones; until then, of all

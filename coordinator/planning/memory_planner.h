@@ -11,8 +11,8 @@
 #include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "base/training/device_model.h"
+#include "coordinator/networks/network_store.h"
 #include "coordinator/planning/planner.h"
-#include "coordinator/store/plans.h"
 
 namespace ucudnn {
 

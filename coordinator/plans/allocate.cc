@@ -67,7 +67,7 @@ Result<Offer> NamedDevices(const v1::AllocateRequest& request) {
   return offer;
 }
 
-Result<Offer> IdleDevices(Agents& agents) {
+Result<Offer> IdleDevices(AgentStore& agents) {
   UCUDNN_ASSIGN_OR_RETURN(const auto devices, agents.ListDevices(""));
   std::map<std::string, std::int64_t> idle;
   for (const DeviceRecord& device : devices) {
@@ -153,7 +153,7 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
   UCUDNN_ASSIGN_OR_RETURN(JobRequest wanted, FromProto(job.plan()));
   wanted.device_kinds = offer.kinds;
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store.agents, store.plans, wanted));
+                          LookUp(store.agents, store.networks, wanted));
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   for (const std::string& name : offer.kinds) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());

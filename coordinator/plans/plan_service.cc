@@ -16,7 +16,6 @@
 #include "coordinator/measuring/campaigns.h"
 #include "coordinator/measuring/cross_checking.h"
 #include "coordinator/measuring/device_models.h"
-#include "coordinator/measuring/measuring.h"
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/page.h"
 #include "coordinator/planning/memory_planner.h"
@@ -36,14 +35,13 @@ Result<std::int64_t> ParseId(const std::string& text) {
 }
 
 // The known device models of these kinds.
-Result<DeviceModels> LoadModels(Measurements& measurements,
+Result<DeviceModels> LoadModels(MeasurementStore& measurements,
                                 const std::set<std::string>& kinds) {
   DeviceModels models;
   for (const std::string& kind : kinds) {
     UCUDNN_ASSIGN_OR_RETURN(const auto measured,
                             NewestDeviceModel(measurements, kind));
-    if (!measured) continue;
-    UCUDNN_ASSIGN_OR_RETURN(models[kind], FromProto(measured->model()));
+    if (measured) models[kind] = measured->model;
   }
   return models;
 }
@@ -55,7 +53,7 @@ struct CutOffPlans {
   std::string next_key;  // of a faster one
 };
 
-Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
+Result<CutOffPlans> FindCutOff(PlanStore& plans, const std::string& inputs) {
   CutOffPlans found;
   for (int number = 1;; ++number) {
     found.next_key = Sha256(fmt::format("{}\ncut off {}", inputs, number));
@@ -123,40 +121,39 @@ Asker PlanService::CallerAsks() const {
           .max_open_of_caller = options->max_queued_measurements_per_caller};
 }
 
-Result<v1::MeasureProgress> PlanService::Measure(
-    const v1::MeasureRequest& request, const JobRequest& wanted) {
+Result<MeasureProgress> PlanService::Measure(const JobRequest& request,
+                                             const MeasureOptions& options) {
   std::optional<SingleFlight::Turn> turn;
-  if (!request.dry_run()) {
+  if (!options.dry_run) {
     UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
-                            planning_.Take(KeyOf(wanted)));
+                            planning_.Take(KeyOf(request)));
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store_.agents, store_.plans, wanted));
-  if (!request.dry_run() && !request.wait_for_device()) {
+                          LookUp(store_.agents, store_.networks, request));
+  if (!options.dry_run && !options.wait_for_device) {
     UCUDNN_RETURN_IF_ERROR(
         CheckDevices(store_, inputs, /*may_return=*/false, clock_.NowMs()));
   }
-  if (!request.dry_run()) {
-    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, request, inputs,
+  if (!options.dry_run) {
+    UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, options, inputs,
                                       CallerAsks(), clock_.NowMs()));
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      v1::MeasureProgress progress,
+      MeasureProgress progress,
       MeasureNeeds(store_, context_.options()->measure_workspace,
-                   clock_.NowMs(), request, CallerAsks(), &inputs));
-  if (request.dry_run()) {
+                   clock_.NowMs(), options, CallerAsks(), &inputs));
+  if (options.dry_run) {
     // A client that follows what it has requested needs no estimate.
-    if (progress.unasked() + progress.cancelled() > 0) {
+    if (progress.unasked + progress.cancelled > 0) {
       UCUDNN_RETURN_IF_ERROR(
           AddEstimate(store_, inputs.request, clock_.NowMs(), &progress));
     }
     return progress;
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      const std::int64_t campaign,
+      progress.campaign,
       RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
-  progress.set_campaign_id(campaign);
   return progress;
 }
 
@@ -227,36 +224,33 @@ Result<MadePlan> PlanService::PlanFor(const JobRequest& request,
 Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
                                              IfCutOff if_cut_off) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          LookUp(store_.agents, store_.plans, request));
+                          LookUp(store_.agents, store_.networks, request));
   UCUDNN_RETURN_IF_ERROR(
       CheckDevices(store_, inputs, /*may_return=*/true, clock_.NowMs()));
-  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, v1::MeasureRequest(), inputs,
+  UCUDNN_RETURN_IF_ERROR(CheckQueue(store_.tasks, MeasureOptions(), inputs,
                                     CallerAsks(), clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
-      const v1::MeasureProgress progress,
+      const MeasureProgress progress,
       MeasureNeeds(store_, context_.options()->measure_workspace,
-                   clock_.NowMs(), v1::MeasureRequest(), CallerAsks(),
-                   &inputs));
+                   clock_.NowMs(), MeasureOptions(), CallerAsks(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
       RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
-  if (progress.cancelled() > 0) {
+  if (progress.cancelled > 0) {
     return Fail(Code::kFailedPrecondition,
                 "{} of {} measurements were cancelled {}; `ucudnn plan` and "
                 "`ucudnn measure` request them again",
-                progress.cancelled(), progress.total(),
-                progress.cancelled_why());
+                progress.cancelled, progress.total, progress.cancelled_why);
   }
-  const std::int64_t missing =
-      progress.total() - progress.done() - progress.failed();
+  const std::int64_t missing = progress.total - progress.done - progress.failed;
   if (missing > 0) {
     std::string why;
-    for (const std::string& kind : progress.kinds_without_device()) {
+    for (const std::string& kind : progress.kinds_without_device) {
       why += fmt::format("; no device of kind '{}' is online", kind);
     }
     return Fail(Code::kAborted,
                 "{} of {} measurements are missing and have been requested{}",
-                missing, progress.total(), why);
+                missing, progress.total, why);
   }
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_.measurements, &inputs));
   const KindProfiles& profiles = inputs.profiles;
@@ -300,10 +294,10 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
   if (!inputs.request.memory) PredictUnderLoad(models, &plan);
   plan.revision = 1;
   plan.network_revision = inputs.record.revision;
-  if (progress.failed() > 0) {
+  if (progress.failed > 0) {
     plan.reasons.push_back(fmt::format(
         "{} of {} measurements failed; the plan is made from the others",
-        progress.failed(), progress.total()));
+        progress.failed, progress.total));
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const auto doubts,

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "coordinator/context.h"
 #include "coordinator/limits.h"
+#include "coordinator/measuring/measuring.h"
 #include "coordinator/plans/lru_cache.h"
 #include "coordinator/plans/plan_cache.h"
 #include "coordinator/plans/plan_uses.h"
@@ -52,10 +53,9 @@ class PlanService {
   Result<v1::Front> GetFront(const v1::GetFrontRequest& request);
   Result<v1::Allocation> Allocate(const v1::AllocateRequest& request);
 
-  // Has what the plan `wanted` needs measured, as the request says, whose own
-  // plan is ignored.
-  Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
-                                      const JobRequest& wanted);
+  // Has what the plan needs measured.
+  Result<MeasureProgress> Measure(const JobRequest& request,
+                                  const MeasureOptions& options);
   // The plan for the request, made unless it is stored. A plan whose search was
   // cut off answers no later request: that searches again, unless `if_cut_off`
   // says otherwise, and gets the faster of both plans.

@@ -2,7 +2,7 @@
 #define UCUDNN_COORDINATOR_STORE_ACTIONS_H_
 
 // What people did: who cancelled, deleted, cordoned or drained what, when and
-// why. store.h states what holds for every call.
+// why. stores.h states what holds for every call.
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_COORDINATOR_STORE_CHANGES_H_
 #define UCUDNN_COORDINATOR_STORE_CHANGES_H_
 
-// How often what plans are made from changed. store.h states what holds for
+// How often what plans are made from changed. stores.h states what holds for
 // every call.
 
 #include <cstdint>

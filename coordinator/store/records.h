@@ -3,6 +3,9 @@
 
 // What all subjects of the store need to write statements and read rows.
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,6 +44,18 @@ Result<std::vector<Pulse>> ReadPulses(SqlTransaction& sql,
 Result<std::vector<std::string>> UpdateSilent(SqlTransaction& sql,
                                               std::span<const Pulse> silent,
                                               const std::string& update);
+
+// The enum's value with this name, of names in the order of the values.
+// kInvalidArgument: there is none, `what` it is.
+template <class Enum, std::size_t count>
+Result<Enum> ParseState(const std::array<std::string_view, count>& names,
+                        std::string_view what, std::string_view text) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+  }
+  return Fail(Code::kInvalidArgument, "'{}' is not {}: {}", text, what,
+              fmt::join(names, ", "));
+}
 
 // The error for a stored value that no version has written.
 inline Error Unreadable(const Error& error) {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "coordinator/store/open_database.h"
 #include "coordinator/store/sql_database.h"
-#include "coordinator/store/store.h"
 
 namespace ucudnn {
 

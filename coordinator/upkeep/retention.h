@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "coordinator/options.h"
-#include "coordinator/store/retention.h"
+#include "coordinator/upkeep/retention_store.h"
 
 namespace ucudnn {
 
@@ -19,7 +19,7 @@ Cutoffs CutoffsAt(const KeepDays& keep, UnixMillis now_ms);
 
 class RetentionPass {
  public:
-  RetentionPass(Retention& store, const Cutoffs& cutoffs)
+  RetentionPass(RetentionStore& store, const Cutoffs& cutoffs)
       : store_(store), cutoffs_(cutoffs) {}
 
   // Deletes a piece; returns whether nothing is left. After an error it may be
@@ -31,7 +31,7 @@ class RetentionPass {
  private:
   enum class Stage { kSteps, kJobs, kPlans, kTasks, kEnd };
 
-  Retention& store_;
+  RetentionStore& store_;
   const Cutoffs cutoffs_;
   Stage stage_ = Stage::kSteps;
   std::int64_t last_task_ = 0;

@@ -25,7 +25,7 @@ Result<v1::StatusResponse> UpkeepService::GetStatus(
       devices.begin(), devices.end(),
       [](const DeviceRecord& d) { return d.state != DeviceState::kLost; }));
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t networks,
-                          store_.plans.CountNetworks());
+                          store_.networks.CountNetworks());
   response.set_networks(networks);
   UCUDNN_ASSIGN_OR_RETURN(const auto counts,
                           store_.tasks.CountTasks(clock_.NowMs()));
@@ -72,7 +72,7 @@ Result<v1::DeleteResponse> UpkeepService::DeleteNetwork(
   UCUDNN_RETURN_IF_ERROR(jobs_.CheckUnneeded(request.id()));
   return Delete(request, "network " + request.id(), clock_.NowMs(),
                 [&](const ActionRecord& action) {
-                  return store_.plans.DeleteNetwork(request.id(), action);
+                  return store_.networks.DeleteNetwork(request.id(), action);
                 });
 }
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "coordinator/store/sql_database.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 
 namespace ucudnn {
 

@@ -34,21 +34,22 @@ TEST_P(StoreContract, ListsActionsNewestFirst) {
 }
 
 TEST_P(StoreContract, CountsOnTheRevisionsOfADeletedNetwork) {
-  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("net", "a")));
-  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("net", "b")));
-  ASSERT_TRUE(store().plans.DeleteNetwork("net", TestAction("network net")));
-  EXPECT_EQ(store().plans.GetNetwork("net").error().code, Code::kNotFound);
-  EXPECT_EQ(store().plans.GetNetwork("net", 1).error().code, Code::kNotFound);
-  EXPECT_THAT(store().plans.ListNetworks(9).value(), IsEmpty());
-  EXPECT_EQ(store().plans.CountNetworks().value(), 0);
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("net", "a")));
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("net", "b")));
+  ASSERT_TRUE(store().networks.DeleteNetwork("net", TestAction("network net")));
+  EXPECT_EQ(store().networks.GetNetwork("net").error().code, Code::kNotFound);
+  EXPECT_EQ(store().networks.GetNetwork("net", 1).error().code,
+            Code::kNotFound);
+  EXPECT_THAT(store().networks.ListNetworks(9).value(), IsEmpty());
+  EXPECT_EQ(store().networks.CountNetworks().value(), 0);
   EXPECT_EQ(store()
-                .plans.DeleteNetwork("net", TestAction("network net"))
+                .networks.DeleteNetwork("net", TestAction("network net"))
                 .error()
                 .code,
             Code::kNotFound);
   EXPECT_THAT(store().actions.ListActions(9, 0).value(),
               ElementsAre(Field(&ActionRecord::object, "network net")));
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("net", "b")).value(), 3);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("net", "b")).value(), 3);
 }
 
 TEST_P(StoreContract, DeletesJobsThatEndedAndPlansThatNoJobHas) {

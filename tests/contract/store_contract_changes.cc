@@ -67,12 +67,12 @@ TEST_P(StoreContract, CountsWhatPlansOfAKindAreMadeFrom) {
 
 TEST_P(StoreContract, CountsNetworksAndDeletedPlans) {
   const auto before = store().changes.CountChanges().value();
-  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("n", "h")));
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("n", "h")));
   const auto put = store().changes.CountChanges().value();
   EXPECT_GT(put.networks, before.networks);
-  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("n", "h")));
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("n", "h")));
   EXPECT_EQ(store().changes.CountChanges(), put);
-  ASSERT_TRUE(store().plans.DeleteNetwork("n", {}));
+  ASSERT_TRUE(store().networks.DeleteNetwork("n", {}));
   EXPECT_GT(store().changes.CountChanges()->networks, put.networks);
 
   const auto plan = store().plans.CreatePlan(TestPlan("k")).value();

@@ -20,7 +20,7 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   if (!database_->shared()) GTEST_SKIP() << "kept in memory alone";
   const std::vector<DeviceRecord> devices = {TestDevice("GPU-1")};
   ASSERT_TRUE(store().agents.RegisterAgent(TestAgent("a"), devices, 1));
-  ASSERT_TRUE(store().plans.PutNetwork(TestNetwork("n", "h")));
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("n", "h")));
   const std::vector<NewTask> tasks = {TestTask(1), TestTask(2)};
   ASSERT_TRUE(store().tasks.EnqueueTasks(tasks, {}, 1));
   const auto task = Lease(store(), 1, 0).at(0);
@@ -43,7 +43,7 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   EXPECT_EQ(store().Epoch().value(), epoch);
   EXPECT_THAT(store().agents.ListAgents().value(), SizeIs(1));
   EXPECT_EQ(store().agents.GetDevice("GPU-1")->agent, "a");
-  EXPECT_EQ(store().plans.GetNetwork("n")->hash, "h");
+  EXPECT_EQ(store().networks.GetNetwork("n")->hash, "h");
   EXPECT_EQ(store().tasks.GetTask(task.id)->state, TaskState::kDone);
   EXPECT_THAT(store().tasks.ListTasks({}).value(), SizeIs(2));
   const std::vector<std::string> problems = {task.key.problem};

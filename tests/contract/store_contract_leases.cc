@@ -67,14 +67,14 @@ TEST_P(StoreContract, RenewsLeasesThatAreStillHeld) {
   std::vector<LeaseRef> leases = {
       tasks[2].lease(), tasks[1].lease(), tasks[0].lease(), {999, 1}};
   // Expired, but not leased by anybody else.
-  EXPECT_THAT(store().tasks.RenewLeases(leases, 500).value(),
+  EXPECT_THAT(store().agents.RenewLeases(leases, 500).value(),
               ElementsAre(tasks[0].id, tasks[2].id));
   EXPECT_EQ(store().tasks.GetTask(tasks[0].id)->lease_until_ms, 500);
-  EXPECT_THAT(store().tasks.RenewLeases(leases, 400).value(), SizeIs(2));
+  EXPECT_THAT(store().agents.RenewLeases(leases, 400).value(), SizeIs(2));
   EXPECT_EQ(store().tasks.GetTask(tasks[0].id)->lease_until_ms, 500);
   EXPECT_THAT(Lease(store(), 3, 499, "b"), IsEmpty());
   EXPECT_THAT(Lease(store(), 3, 500, "b"), SizeIs(2));
-  EXPECT_THAT(store().tasks.RenewLeases(leases, 900).value(), IsEmpty());
+  EXPECT_THAT(store().agents.RenewLeases(leases, 900).value(), IsEmpty());
 }
 
 TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
@@ -279,8 +279,8 @@ TEST_P(StoreContract, ReleasesTheLeasesOfADrainingAgent) {
   Enqueue(store(), {TestTask(1), TestTask(2), TestTask(3)});
   const auto of_a = Lease(store(), 2, 0, "a");
   const auto of_b = Lease(store(), 1, 0, "b");
-  EXPECT_EQ(store().tasks.ReleaseLeases("a").value(), 2);
-  EXPECT_EQ(store().tasks.ReleaseLeases("a").value(), 0);
+  EXPECT_EQ(store().agents.ReleaseLeases("a").value(), 2);
+  EXPECT_EQ(store().agents.ReleaseLeases("a").value(), 0);
   EXPECT_EQ(store().tasks.GetTask(of_a[0].id)->state, TaskState::kPending);
   EXPECT_EQ(store().tasks.GetTask(of_a[0].id)->attempts, 0);
   EXPECT_EQ(store().tasks.GetTask(of_b[0].id)->state, TaskState::kLeased);
@@ -330,7 +330,7 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
       ASSERT_TRUE(result) << result.error().message;
       added += result->added;
       EXPECT_TRUE(
-          store().plans.PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
+          store().networks.PutNetwork(TestNetwork("n", fmt::format("h{}", t))));
       EXPECT_TRUE(store().plans.CreatePlan(TestPlan("same")));
       // Leases expire at once, so that several agents measure the same task, of
       // whom the last one completes it.
@@ -357,7 +357,7 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
   EXPECT_EQ(completed, 100);
   EXPECT_EQ(store().tasks.CountTasks(0)->at(ToString(TestKind())).done, 100);
   EXPECT_EQ(store().measurements.ListProfiles()->at(0).points, 100);
-  EXPECT_EQ(store().plans.GetNetwork("n")->revision, 8);
+  EXPECT_EQ(store().networks.GetNetwork("n")->revision, 8);
   EXPECT_THAT(store().plans.ListPlanIds(10).value(), SizeIs(1));
 }
 

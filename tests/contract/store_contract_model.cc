@@ -185,7 +185,7 @@ class BothQueues {
       default:
         if (Pick(0, 1) == 0) {
           const std::string agent = Agent();
-          EXPECT_EQ(store_.tasks.ReleaseLeases(agent).value(),
+          EXPECT_EQ(store_.agents.ReleaseLeases(agent).value(),
                     model_.Release(agent));
         } else if (Pick(0, 4) == 0) {
           EXPECT_EQ(store_.tasks.RetryFailedTasks("", {}).value(),
@@ -292,7 +292,7 @@ class BothQueues {
     auto expected = model_.Renew(lease, until_ms);
     for (std::int64_t& id : expected) id = Id(id);
     lease.task = Id(task->id);
-    EXPECT_EQ(store_.tasks.RenewLeases(std::span(&lease, 1), until_ms).value(),
+    EXPECT_EQ(store_.agents.RenewLeases(std::span(&lease, 1), until_ms).value(),
               expected);
   }
 

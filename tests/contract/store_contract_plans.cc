@@ -13,20 +13,20 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 1);
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h2")), 2);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("n", "h1")), 1);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("n", "h2")), 2);
   // Returning to old content is a change too.
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("n", "h1")), 3);
-  EXPECT_EQ(store().plans.PutNetwork(TestNetwork("m", "h1")), 1);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("n", "h1")), 3);
+  EXPECT_EQ(store().networks.PutNetwork(TestNetwork("m", "h1")), 1);
 
   NetworkRecord expected = TestNetwork("n", "h2");
   expected.revision = 2;
-  EXPECT_EQ(store().plans.GetNetwork("n", 2).value(), expected);
-  EXPECT_EQ(store().plans.GetNetwork("n")->revision, 3);
-  EXPECT_EQ(store().plans.GetNetwork("n", 4).error().code, Code::kNotFound);
-  EXPECT_EQ(store().plans.GetNetwork("x").error().code, Code::kNotFound);
-  const auto listed = store().plans.ListNetworks(100).value();
+  EXPECT_EQ(store().networks.GetNetwork("n", 2).value(), expected);
+  EXPECT_EQ(store().networks.GetNetwork("n")->revision, 3);
+  EXPECT_EQ(store().networks.GetNetwork("n", 4).error().code, Code::kNotFound);
+  EXPECT_EQ(store().networks.GetNetwork("x").error().code, Code::kNotFound);
+  const auto listed = store().networks.ListNetworks(100).value();
   ASSERT_THAT(listed, SizeIs(2));
   EXPECT_EQ(listed[0].name, "m");
   EXPECT_EQ(listed[1].revision, 3);
@@ -42,18 +42,18 @@ TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
     network.source += static_cast<char>(i * 7 + (i >> 8));
   }
   network.layers = std::string(1 << 20, 'x') + "é'\"\\$1";
-  ASSERT_TRUE(store().plans.PutNetwork(network));
-  EXPECT_TRUE(store().plans.GetNetwork(network.name).value() == network);
+  ASSERT_TRUE(store().networks.PutNetwork(network));
+  EXPECT_TRUE(store().networks.GetNetwork(network.name).value() == network);
   network.source.clear();
   network.hash = "h2";
-  EXPECT_EQ(store().plans.PutNetwork(network), 2);
-  EXPECT_EQ(store().plans.GetNetwork(network.name)->source, "");
+  EXPECT_EQ(store().networks.PutNetwork(network), 2);
+  EXPECT_EQ(store().networks.GetNetwork(network.name)->source, "");
 }
 
 TEST_P(StoreContract, RefusesKeysAndTextsItCannotKeep) {
   const auto code = [&](const std::string& name, const std::string& hash) {
     NetworkRecord network = TestNetwork(name, "h" + hash);
-    const auto revision = store().plans.PutNetwork(network);
+    const auto revision = store().networks.PutNetwork(network);
     return revision ? Code::kOk : revision.error().code;
   };
   EXPECT_EQ(code("", ""), Code::kInvalidArgument);

@@ -21,7 +21,7 @@
 #include "base/training/device_model.h"
 #include "base/units.h"
 #include "client/dropin/ask/ask_coordinator.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "tests/bench/service/fake_agents.h"
 #include "tests/bench/service/load.h"
 #include "tests/bench/service/served.h"
@@ -168,9 +168,12 @@ void MemoryPlans(const Options& options) {
   served.Start();
   PutNetwork(served, "resnet152", "onnx/resnet152.onnx");
   PutDeviceModel(served, 0, DeviceModelPreset("K40").value());
+  // Two sizes of shares, each with a plan.
   v1::PlanRequest request = Request("resnet152", 1, 0);
+  request.add_device_kinds(KindName(0));
+  request.set_batch(511);
   request.set_batch_policy("undivided");
-  request.mutable_memory()->set_budget_bytes((1_GiB).count());
+  request.mutable_memory()->set_budget_bytes((13_GiB).count());
   request.mutable_memory()->set_policy("vdnn-all");
   const v1::Plan plan = PlanWithMeasurements(served, request);
   fmt::print("memory plan of {} kB: {} MB of memory so far\n",

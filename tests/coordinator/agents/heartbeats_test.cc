@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 
 namespace ucudnn {
 namespace {
@@ -18,7 +18,7 @@ class HeartbeatsTest : public ::testing::Test {
  protected:
   HeartbeatsTest()
       : store_(OpenStore("sqlite::memory:").value()),
-        heartbeats_(store_->agents, store_->tasks) {
+        heartbeats_(store_->agents) {
     // Registered before this process began.
     const AgentRegistration registration = Registration("a", "d", 100);
     EXPECT_TRUE(store_->agents.RegisterAgents({&registration, 1}));

@@ -8,7 +8,7 @@
 #include "base/conv_problem.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/schema.h"
-#include "coordinator/store/store.h"
+#include "coordinator/stores.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"

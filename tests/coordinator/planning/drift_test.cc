@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "coordinator/store/jobs.h"
+#include "coordinator/jobs/job_store.h"
 
 namespace ucudnn {
 namespace {

@@ -144,7 +144,7 @@ TEST_F(PlansTest, AsksTheDatabaseIfItHasNotLookedForDeletionsLately) {
 // Of two solvers' plans for the same inputs, only this one's is served.
 TEST_F(PlansTest, LeavesPlansOfOtherSolversAlone) {
   PlanInputs inputs =
-      LookUp(store_->agents, store_->plans, FromProto(request_).value())
+      LookUp(store_->agents, store_->networks, FromProto(request_).value())
           .value();
   ASSERT_TRUE(LoadProfiles(store_->measurements, &inputs));
   for (const int version : {kSolverVersion - 1, kSolverVersion}) {

@@ -1,4 +1,4 @@
-#include "coordinator/store/plans.h"
+#include "coordinator/plans/plan_store.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ Result<std::optional<StoredPlan>> PlanWithKey(SqlTransaction& sql,
 
 }  // namespace
 
-Result<CreatedPlan> Plans::CreatePlan(const PlanRecord& plan) {
+Result<CreatedPlan> PlanStore::CreatePlan(const PlanRecord& plan) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the plan's key", plan.key));
   return database_.Write([&](SqlTransaction& sql) -> Result<CreatedPlan> {
     UCUDNN_ASSIGN_OR_RETURN(auto existing, PlanWithKey(sql, plan.key));
@@ -40,8 +40,8 @@ Result<CreatedPlan> Plans::CreatePlan(const PlanRecord& plan) {
   });
 }
 
-Result<std::vector<std::int64_t>> Plans::ListPlanIds(std::int64_t limit,
-                                                     std::int64_t before_id) {
+Result<std::vector<std::int64_t>> PlanStore::ListPlanIds(
+    std::int64_t limit, std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return database_.Read([&](SqlTransaction& sql) {
     return Records(
@@ -52,7 +52,7 @@ Result<std::vector<std::int64_t>> Plans::ListPlanIds(std::int64_t limit,
   });
 }
 
-Result<std::string> Plans::GetColumn(const char* column, std::int64_t id) {
+Result<std::string> PlanStore::GetColumn(const char* column, std::int64_t id) {
   return database_.Read([&](SqlTransaction& sql) {
     return OneRecord(
         sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1", column),
@@ -62,20 +62,21 @@ Result<std::string> Plans::GetColumn(const char* column, std::int64_t id) {
   });
 }
 
-Result<std::string> Plans::GetPlanBody(std::int64_t id) {
+Result<std::string> PlanStore::GetPlanBody(std::int64_t id) {
   return GetColumn("body", id);
 }
 
-Result<std::string> Plans::GetPlanOutline(std::int64_t id) {
+Result<std::string> PlanStore::GetPlanOutline(std::int64_t id) {
   return GetColumn("outline", id);
 }
 
-Result<std::optional<StoredPlan>> Plans::FindPlan(const std::string& key) {
+Result<std::optional<StoredPlan>> PlanStore::FindPlan(const std::string& key) {
   return database_.Read(
       [&](SqlTransaction& sql) { return PlanWithKey(sql, key); });
 }
 
-Status Plans::UsePlans(std::span<const std::int64_t> ids, UnixMillis now_ms) {
+Status PlanStore::UsePlans(std::span<const std::int64_t> ids,
+                           UnixMillis now_ms) {
   std::vector<std::int64_t> sorted(ids.begin(), ids.end());
   std::ranges::sort(sorted);  // see LockTasks
   SqlRows rows("id BIGINT");
@@ -88,7 +89,7 @@ Status Plans::UsePlans(std::span<const std::int64_t> ids, UnixMillis now_ms) {
   });
 }
 
-Status Plans::DeletePlan(std::int64_t id, const ActionRecord& action) {
+Status PlanStore::DeletePlan(std::int64_t id, const ActionRecord& action) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto jobs,

@@ -1,16 +1,15 @@
-#include "coordinator/store/store.h"
+#include "coordinator/store/open_database.h"
 
 #include <string_view>
 #include <utility>
 
-#include "coordinator/store/records.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/timed_database.h"
 
 namespace ucudnn {
 namespace {
 
-Result<std::unique_ptr<SqlDatabase>> OpenDatabase(const std::string& url) {
+Result<std::unique_ptr<SqlDatabase>> OpenUrl(const std::string& url) {
   UCUDNN_RETURN_IF_ERROR(CheckDatabaseUrl(url));
   if (url.starts_with("sqlite:")) return OpenSqlite(url);
 #ifdef UCUDNN_WITH_POSTGRES
@@ -41,24 +40,15 @@ Status CheckDatabaseUrl(const std::string& url) {
                                  : url.substr(0, url.find_first_of(":=")));
 }
 
-Status Store::CheckWritable() {
-  UCUDNN_RETURN_IF_ERROR(database->CheckRoom());
-  return database->Write([](SqlTransaction& sql) -> Status {
-    return sql.Execute("UPDATE identity SET writes = writes + 1");
-  });
-}
-
-Result<std::string> Store::Epoch() { return database->Read(ReadEpoch); }
-
-Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
-                                         TransactionObserver observer) {
-  UCUDNN_ASSIGN_OR_RETURN(auto database, OpenDatabase(url));
+Result<std::unique_ptr<SqlDatabase>> OpenDatabase(
+    const std::string& url, TransactionObserver observer) {
+  UCUDNN_ASSIGN_OR_RETURN(auto database, OpenUrl(url));
   if (observer) {
     database = std::make_unique<TimedDatabase>(std::move(database),
                                                std::move(observer));
   }
   UCUDNN_RETURN_IF_ERROR(PrepareSchema(*database));
-  return std::make_unique<Store>(std::move(database));
+  return database;
 }
 
 }  // namespace ucudnn

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_COORDINATOR_STORE_POINT_ROWS_H_
-#define UCUDNN_COORDINATOR_STORE_POINT_ROWS_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_POINT_ROWS_H_
+#define UCUDNN_COORDINATOR_MEASURING_POINT_ROWS_H_
 
 // Points and cross-checks that tasks report, within transactions.
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "coordinator/measuring/task_store.h"
 #include "coordinator/store/records.h"
-#include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 
@@ -22,11 +22,11 @@ struct MeasuredPoints {
 
 // kInvalidArgument if the store takes no such points.
 Status CheckPoints(const MeasuredPoints& measured);
-// Measurements::PutMeasurements within a transaction, for checked points.
+// MeasurementStore::PutMeasurements within a transaction, for checked points.
 Status StorePoints(SqlTransaction& sql,
                    std::span<const MeasuredPoints> measured);
 // Adds completion.cross_check and the device's measurement of it; see
-// Tasks::CompleteTask.
+// TaskStore::CompleteTask.
 Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion);
 
 // kFailedPrecondition if a report is of something else than the task or
@@ -38,4 +38,4 @@ Status CheckIdentity(const ReportIdentity& identity, const std::string& epoch,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_POINT_ROWS_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_POINT_ROWS_H_

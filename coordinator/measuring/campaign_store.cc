@@ -1,4 +1,4 @@
-#include "coordinator/store/campaigns.h"
+#include "coordinator/measuring/campaign_store.h"
 
 #include "coordinator/store/records.h"
 
@@ -23,7 +23,8 @@ Result<CampaignRecord> CampaignOf(const SqlRow& row) {
 
 }  // namespace
 
-Result<std::int64_t> Campaigns::BeginCampaign(const CampaignRecord& campaign) {
+Result<std::int64_t> CampaignStore::BeginCampaign(
+    const CampaignRecord& campaign) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the campaign's key", campaign.key));
   return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -56,9 +57,10 @@ Result<std::int64_t> Campaigns::BeginCampaign(const CampaignRecord& campaign) {
   });
 }
 
-Result<std::int64_t> Campaigns::UpdateCampaign(const std::string& key,
-                                               const std::string& progress,
-                                               bool ended, UnixMillis now_ms) {
+Result<std::int64_t> CampaignStore::UpdateCampaign(const std::string& key,
+                                                   const std::string& progress,
+                                                   bool ended,
+                                                   UnixMillis now_ms) {
   return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto updated,
@@ -71,7 +73,7 @@ Result<std::int64_t> Campaigns::UpdateCampaign(const std::string& key,
   });
 }
 
-Result<std::vector<CampaignRecord>> Campaigns::ListCampaigns(
+Result<std::vector<CampaignRecord>> CampaignStore::ListCampaigns(
     std::int64_t limit, std::int64_t before_id) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return database_.Read([&](SqlTransaction& sql) {
@@ -85,7 +87,7 @@ Result<std::vector<CampaignRecord>> Campaigns::ListCampaigns(
   });
 }
 
-Result<std::vector<CampaignRecord>> Campaigns::ListRunningCampaigns(
+Result<std::vector<CampaignRecord>> CampaignStore::ListRunningCampaigns(
     std::int64_t limit) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return database_.Read([&](SqlTransaction& sql) {
@@ -98,7 +100,7 @@ Result<std::vector<CampaignRecord>> Campaigns::ListRunningCampaigns(
   });
 }
 
-Result<CampaignRecord> Campaigns::GetCampaign(std::int64_t id) {
+Result<CampaignRecord> CampaignStore::GetCampaign(std::int64_t id) {
   return database_.Read([&](SqlTransaction& sql) {
     return OneRecord(
         sql.Query(fmt::format("SELECT {} FROM campaigns WHERE id = $1",

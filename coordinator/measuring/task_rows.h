@@ -1,5 +1,5 @@
-#ifndef UCUDNN_COORDINATOR_STORE_TASK_ROWS_H_
-#define UCUDNN_COORDINATOR_STORE_TASK_ROWS_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_TASK_ROWS_H_
+#define UCUDNN_COORDINATOR_MEASURING_TASK_ROWS_H_
 
 // What the parts of Tasks share, within transactions.
 
@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "coordinator/measuring/task_store.h"
 #include "coordinator/store/records.h"
-#include "coordinator/store/tasks.h"
 
 namespace ucudnn {
 
@@ -46,4 +46,4 @@ inline constexpr char kNoLease[] =
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_TASK_ROWS_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_TASK_ROWS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/store/measurements.h"
+#include "coordinator/measuring/measurement_store.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "coordinator/store/measured_batch.h"
-#include "coordinator/store/point_rows.h"
+#include "coordinator/measuring/measured_batch.h"
+#include "coordinator/measuring/point_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -235,16 +235,16 @@ Status StoreMeasurements(SqlTransaction& sql,
 
 }  // namespace
 
-Status Measurements::PutMeasurements(
+Status MeasurementStore::PutMeasurements(
     std::span<const Measurement> measurements) {
   return database_.Write([&](SqlTransaction& sql) {
     return StoreMeasurements(sql, measurements);
   });
 }
 
-Status Measurements::ImportProfile(std::span<const Measurement> measurements,
-                                   std::span<const CompleteBatch> batches,
-                                   UnixMillis now_ms) {
+Status MeasurementStore::ImportProfile(
+    std::span<const Measurement> measurements,
+    std::span<const CompleteBatch> batches, UnixMillis now_ms) {
   std::vector<CompleteBatch> sorted(batches.begin(), batches.end());
   for (const CompleteBatch& batch : sorted) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a complete batch's kind", batch.kind));
@@ -287,7 +287,7 @@ Status Measurements::ImportProfile(std::span<const Measurement> measurements,
   });
 }
 
-Result<std::vector<CompleteBatch>> Measurements::ListCompleteBatches(
+Result<std::vector<CompleteBatch>> MeasurementStore::ListCompleteBatches(
     const std::string& kind, const std::string& problem) {
   std::string of_problem;
   std::vector<SqlValue> parameters = {kind};
@@ -310,7 +310,7 @@ Result<std::vector<CompleteBatch>> Measurements::ListCompleteBatches(
   });
 }
 
-Result<std::vector<Measurement>> Measurements::LoadMeasurements(
+Result<std::vector<Measurement>> MeasurementStore::LoadMeasurements(
     const std::string& kind, const std::string& after,
     std::int64_t max_points) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(max_points));
@@ -350,7 +350,7 @@ Result<std::vector<Measurement>> Measurements::LoadMeasurements(
   return measurements;
 }
 
-Result<PointsByProblem> Measurements::LoadProfile(
+Result<PointsByProblem> MeasurementStore::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
     std::span<const BatchSize> batches, std::span<const std::string> drivers) {
   std::string select =
@@ -393,7 +393,7 @@ Result<PointsByProblem> Measurements::LoadProfile(
   return points;
 }
 
-Result<std::vector<ProfileSummary>> Measurements::ListProfiles() {
+Result<std::vector<ProfileSummary>> MeasurementStore::ListProfiles() {
   using Summaries = std::vector<ProfileSummary>;
   return database_.Read([](SqlTransaction& sql) -> Result<Summaries> {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -412,6 +412,45 @@ Result<std::vector<ProfileSummary>> Measurements::ListProfiles() {
                 }));
     UCUDNN_RETURN_IF_ERROR(CountByDriver(sql, &profiles));
     return profiles;
+  });
+}
+
+Status MeasurementStore::PutDeviceModel(const DeviceModelRecord& record) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the device model's kind", record.kind));
+  if (!record.driver.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        CheckKey("the device model's driver", record.driver));
+  }
+  return database_.Write([&](SqlTransaction& sql) -> Status {
+    return sql.Execute(
+        "INSERT INTO device_models "
+        "(kind, driver, device, measured_ms, model, sequence) "
+        "VALUES ($1, $2, $3, $4, $5, "
+        "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM device_models)) "
+        "ON CONFLICT (kind, driver) DO UPDATE SET device = "
+        "excluded.device, "
+        "measured_ms = excluded.measured_ms, model = excluded.model, "
+        "sequence = excluded.sequence",
+        {record.kind, record.driver, record.device, record.measured_ms,
+         SqlBytes{record.model}});
+  });
+}
+
+Result<std::vector<DeviceModelRecord>> MeasurementStore::ListDeviceModels(
+    const std::string& kind) {
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(
+        sql.Query("SELECT kind, driver, device, measured_ms, model FROM "
+                  "device_models WHERE kind = $1 "
+                  "ORDER BY sequence DESC",
+                  {kind}),
+        [](const SqlRow& row) -> Result<DeviceModelRecord> {
+          return DeviceModelRecord{.kind = row.Text(0),
+                                   .driver = row.Text(1),
+                                   .device = row.Text(2),
+                                   .measured_ms = row.Int(3),
+                                   .model = row.Bytes(4)};
+        });
   });
 }
 

@@ -1,4 +1,4 @@
-#include "coordinator/store/measured_batch.h"
+#include "coordinator/measuring/measured_batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

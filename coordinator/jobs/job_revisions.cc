@@ -1,6 +1,6 @@
 // The plans that jobs run, ran, and are asked to adopt.
 
-#include "coordinator/store/job_rows.h"
+#include "coordinator/jobs/job_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -109,10 +109,10 @@ Result<std::optional<Nanoseconds>> PredictedBy(SqlTransaction& sql,
   return Nanoseconds(rows[0].Int(0));
 }
 
-Result<JobRevisionRecord> Jobs::AddJobRevision(const std::string& job,
-                                               std::int64_t plan,
-                                               const std::string& reason,
-                                               UnixMillis now_ms) {
+Result<JobRevisionRecord> JobStore::AddJobRevision(const std::string& job,
+                                                   std::int64_t plan,
+                                                   const std::string& reason,
+                                                   UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return database_.Write([&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
     UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked,
@@ -139,7 +139,7 @@ Result<JobRevisionRecord> Jobs::AddJobRevision(const std::string& job,
   });
 }
 
-Result<std::optional<JobRevisionRecord>> Jobs::ProposeJobRevision(
+Result<std::optional<JobRevisionRecord>> JobStore::ProposeJobRevision(
     const std::string& job, std::optional<std::int64_t> seen, std::int64_t plan,
     const std::string& reason, UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
@@ -171,8 +171,9 @@ Result<std::optional<JobRevisionRecord>> Jobs::ProposeJobRevision(
   });
 }
 
-Status Jobs::WithdrawJobRevision(const std::string& job, std::int64_t revision,
-                                 const std::string& why) {
+Status JobStore::WithdrawJobRevision(const std::string& job,
+                                     std::int64_t revision,
+                                     const std::string& why) {
   return database_.Write([&](SqlTransaction& sql) {
     return sql.Execute(
         "UPDATE job_revisions SET proposed = 2, rejected = $3 "
@@ -181,7 +182,7 @@ Status Jobs::WithdrawJobRevision(const std::string& job, std::int64_t revision,
   });
 }
 
-Result<JobRevisionRecord> Jobs::AcceptJobRevision(const std::string& job) {
+Result<JobRevisionRecord> JobStore::AcceptJobRevision(const std::string& job) {
   return database_.Write([&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
     UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked, LockJob(sql, job));
     UCUDNN_ASSIGN_OR_RETURN(auto revisions, ListRevisions(sql, job));
@@ -196,8 +197,10 @@ Result<JobRevisionRecord> Jobs::AcceptJobRevision(const std::string& job) {
   });
 }
 
-Status Jobs::AnswerJobRevision(const std::string& job, std::int64_t revision,
-                               const std::string& rejected, UnixMillis now_ms) {
+Status JobStore::AnswerJobRevision(const std::string& job,
+                                   std::int64_t revision,
+                                   const std::string& rejected,
+                                   UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(

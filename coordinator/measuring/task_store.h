@@ -1,7 +1,7 @@
-#ifndef UCUDNN_COORDINATOR_STORE_TASKS_H_
-#define UCUDNN_COORDINATOR_STORE_TASKS_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_TASK_STORE_H_
+#define UCUDNN_COORDINATOR_MEASURING_TASK_STORE_H_
 
-// The queue of benchmark tasks and their leases. store.h states what holds for
+// The queue of benchmark tasks and their leases. stores.h states what holds for
 // every call.
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 #include "base/measured_point.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/agents/agent_store.h"
+#include "coordinator/measuring/measurement_store.h"
 #include "coordinator/store/group_commit.h"
-#include "coordinator/store/measurements.h"
 #include "coordinator/store/sql_database.h"
 #include "coordinator/store/unix_millis.h"
 
@@ -63,15 +64,6 @@ enum class TaskState { kPending, kLeased, kDone, kFailed, kCancelled };
 // "pending", "leased", "done", "failed", "cancelled".
 std::string_view Name(TaskState state);
 Result<TaskState> ParseTaskState(std::string_view text);
-
-// A lease of a task. The token is random, from 1 on: who knows it leased the
-// task.
-struct LeaseRef {
-  std::int64_t task = 0;
-  std::int64_t token = 0;
-
-  friend auto operator<=>(const LeaseRef&, const LeaseRef&) = default;
-};
 
 struct TaskRecord {
   std::int64_t id = 0;
@@ -179,8 +171,8 @@ struct TaskReport {
   bool partial;
 };
 
-// Tasks::CompleteTask and AddToTask for the first of the reports, as many as
-// suit one transaction. One that is refused does not affect the others.
+// TaskStore::CompleteTask and AddToTask for the first of the reports, as many
+// as suit one transaction. One that is refused does not affect the others.
 std::vector<Result<CompletionResult>> StoreReports(
     SqlDatabase& database, std::span<const TaskReport* const> reports);
 
@@ -188,9 +180,9 @@ std::vector<Result<CompletionResult>> StoreReports(
 // do so for an Asker. They change nothing and return the error of CheckOpen if
 // too many would be open then, whatever other calls and other stores of the
 // database open meanwhile.
-class Tasks {
+class TaskStore {
  public:
-  explicit Tasks(SqlDatabase& database)
+  explicit TaskStore(SqlDatabase& database)
       : database_(database),
         reports_(
             [&database](std::span<const TaskReport* const> reports) {
@@ -208,10 +200,6 @@ class Tasks {
   // or whose lease has expired (lease_until_ms <= now_ms), in order of priority
   // (highest first) and id. A task never has two unexpired leases.
   Result<std::vector<TaskRecord>> LeaseTasks(const LeaseRequest& request);
-  // Extends those leases that are still the latest of their tasks, even if they
-  // have expired; never shortens one. Returns the ids of their tasks, sorted.
-  Result<std::vector<std::int64_t>> RenewLeases(
-      std::span<const LeaseRef> leases, UnixMillis until_ms);
   // In one transaction: stores the points, marks the task done, and adds the
   // cross-check, with the device's point as its first round, unless there is
   // one of its kind, problem and batch. The lease may have expired or ended,
@@ -230,9 +218,6 @@ class Tasks {
   // the task's state. kNotFound; kFailedPrecondition as
   // for CompleteTask.
   Result<TaskState> FailTask(const TaskFailure& failure);
-  // Makes all tasks that the agent has leased pending again, without counting
-  // the attempts. Returns their number.
-  Result<std::int64_t> ReleaseLeases(const std::string& agent);
   // Makes the failed tasks of a kind (of all kinds if empty) pending again,
   // with their attempts starting from zero. Returns their number.
   Result<std::int64_t> RetryFailedTasks(const std::string& kind,
@@ -272,4 +257,4 @@ class Tasks {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_TASKS_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_TASK_STORE_H_

@@ -1,7 +1,7 @@
-#ifndef UCUDNN_COORDINATOR_STORE_RETENTION_H_
-#define UCUDNN_COORDINATOR_STORE_RETENTION_H_
+#ifndef UCUDNN_COORDINATOR_UPKEEP_RETENTION_STORE_H_
+#define UCUDNN_COORDINATOR_UPKEEP_RETENTION_STORE_H_
 
-// Deletes what ended long ago. store.h states what holds for every call.
+// Deletes what ended long ago. stores.h states what holds for every call.
 
 #include <cstdint>
 
@@ -36,9 +36,9 @@ struct PrunedTasks {
   std::int64_t last_id = 0;  // of those it looked at; 0: there was none
 };
 
-class Retention {
+class RetentionStore {
  public:
-  explicit Retention(SqlDatabase& database) : database_(database) {}
+  explicit RetentionStore(SqlDatabase& database) : database_(database) {}
 
   // Looks at `most` tasks with ids above `after_id` and deletes those that
   // ended before `before_ms` and tell nothing that plans need: failed and
@@ -65,4 +65,4 @@ class Retention {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_RETENTION_H_
+#endif  // UCUDNN_COORDINATOR_UPKEEP_RETENTION_STORE_H_

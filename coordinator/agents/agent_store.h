@@ -1,7 +1,7 @@
-#ifndef UCUDNN_COORDINATOR_STORE_AGENTS_H_
-#define UCUDNN_COORDINATOR_STORE_AGENTS_H_
+#ifndef UCUDNN_COORDINATOR_AGENTS_AGENT_STORE_H_
+#define UCUDNN_COORDINATOR_AGENTS_AGENT_STORE_H_
 
-// Agents and the devices they offer. store.h states what holds for every call.
+// Agents and the devices they offer. stores.h states what holds for every call.
 
 #include <cstdint>
 #include <optional>
@@ -102,9 +102,18 @@ struct KindSummary {
   std::int64_t usable = 0;   // of these, idle or busy, without a hold
 };
 
-class Agents {
+// A lease of a task. The token is random, from 1 on: who knows it leased the
+// task.
+struct LeaseRef {
+  std::int64_t task = 0;
+  std::int64_t token = 0;
+
+  friend auto operator<=>(const LeaseRef&, const LeaseRef&) = default;
+};
+
+class AgentStore {
  public:
-  explicit Agents(SqlDatabase& database) : database_(database) {}
+  explicit AgentStore(SqlDatabase& database) : database_(database) {}
 
   // Registers agents and their devices, all or nothing. An agent becomes
   // online, and its devices take the states given. A device of another agent
@@ -157,10 +166,18 @@ class Agents {
   // The kinds of all registered devices.
   Result<std::vector<KindSummary>> ListKinds();
 
+  // Extends those leases that are still the latest of their tasks, even if they
+  // have expired; never shortens one. Returns the ids of their tasks, sorted.
+  Result<std::vector<std::int64_t>> RenewLeases(
+      std::span<const LeaseRef> leases, UnixMillis until_ms);
+  // Makes all tasks that the agent has leased pending again, without counting
+  // the attempts. Returns their number.
+  Result<std::int64_t> ReleaseLeases(const std::string& agent);
+
  private:
   SqlDatabase& database_;
 };
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_AGENTS_H_
+#endif  // UCUDNN_COORDINATOR_AGENTS_AGENT_STORE_H_

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_COORDINATOR_STORE_MEASURED_BATCH_H_
-#define UCUDNN_COORDINATOR_STORE_MEASURED_BATCH_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_MEASURED_BATCH_H_
+#define UCUDNN_COORDINATOR_MEASURING_MEASURED_BATCH_H_
 
 // All points of a kind's problem at one batch, which are stored in one row as
 // one message (ucudnn.v1.StoredBatch).
@@ -46,4 +46,4 @@ Result<std::vector<StoredPoints>> Unpack(const std::string& body);
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_MEASURED_BATCH_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_MEASURED_BATCH_H_

@@ -1,8 +1,8 @@
-#ifndef UCUDNN_COORDINATOR_STORE_JOBS_H_
-#define UCUDNN_COORDINATOR_STORE_JOBS_H_
+#ifndef UCUDNN_COORDINATOR_JOBS_JOB_STORE_H_
+#define UCUDNN_COORDINATOR_JOBS_JOB_STORE_H_
 
 // Training jobs, their ranks, the plans they run and how long their steps take.
-// store.h states what holds for every call.
+// stores.h states what holds for every call.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/planning/drift.h"
 #include "coordinator/store/actions.h"
 #include "coordinator/store/pulse.h"
 #include "coordinator/store/unix_millis.h"
@@ -86,14 +87,12 @@ struct JobStepsRecord {
   std::int64_t rank = 0;
   std::int64_t count = 0;
   // The times of at most kMaxKeptSteps steps, in order: the first kFirstSteps,
-  // then the latest.
+  // then the latest (planning/drift.h).
   std::vector<Nanoseconds> kept;
 
   friend bool operator==(const JobStepsRecord&,
                          const JobStepsRecord&) = default;
 };
-inline constexpr std::size_t kFirstSteps = 16;
-inline constexpr std::size_t kMaxKeptSteps = 128;
 
 // A Pulse (pulse.h) of a running job's rank.
 struct RankPulse {
@@ -133,9 +132,9 @@ struct JobHeard {
   JobRevisionRecord newest;
 };
 
-class Jobs {
+class JobStore {
  public:
-  explicit Jobs(SqlDatabase& database) : database_(database) {}
+  explicit JobStore(SqlDatabase& database) : database_(database) {}
 
   // Adds a running job with its ranks and revision 1, which has `plan` if that
   // exists. State, revisions and times of the records are ignored. Of a known
@@ -206,4 +205,4 @@ class Jobs {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_JOBS_H_
+#endif  // UCUDNN_COORDINATOR_JOBS_JOB_STORE_H_

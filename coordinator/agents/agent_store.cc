@@ -1,6 +1,7 @@
-#include "coordinator/store/agents.h"
+#include "coordinator/agents/agent_store.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <set>
@@ -11,6 +12,11 @@
 
 namespace ucudnn {
 namespace {
+
+// In the order of the enums' values.
+constexpr std::array<std::string_view, 2> kAgentStates = {"online", "gone"};
+constexpr std::array<std::string_view, 3> kDeviceStates = {"idle", "busy",
+                                                           "lost"};
 
 constexpr char kSelectAgents[] =
     "SELECT a.id, a.host, a.version, a.state, a.registered_ms, a.last_seen_ms, "
@@ -187,7 +193,20 @@ Status PutDevices(SqlTransaction& sql, const Registered& registered) {
 
 }  // namespace
 
-Status Agents::RegisterAgents(
+std::string_view Name(AgentState state) {
+  return kAgentStates.at(static_cast<std::size_t>(state));
+}
+std::string_view Name(DeviceState state) {
+  return kDeviceStates.at(static_cast<std::size_t>(state));
+}
+Result<AgentState> ParseAgentState(std::string_view text) {
+  return ParseState<AgentState>(kAgentStates, "an agent's state", text);
+}
+Result<DeviceState> ParseDeviceState(std::string_view text) {
+  return ParseState<DeviceState>(kDeviceStates, "a device's state", text);
+}
+
+Status AgentStore::RegisterAgents(
     std::span<const AgentRegistration> registrations) {
   UCUDNN_ASSIGN_OR_RETURN(const Registered registered, Sorted(registrations));
   return database_.Write([&](SqlTransaction& sql) -> Status {
@@ -196,7 +215,7 @@ Status Agents::RegisterAgents(
   });
 }
 
-Result<std::vector<std::string>> Agents::Heartbeat(
+Result<std::vector<std::string>> AgentStore::Heartbeat(
     std::span<const AgentBeat> beats) {
   struct Reported {
     const AgentBeat* beat;
@@ -250,8 +269,8 @@ Result<std::vector<std::string>> Agents::Heartbeat(
   });
 }
 
-Status Agents::SetAgentState(const std::string& agent, AgentState state,
-                             const std::string& reason) {
+Status AgentStore::SetAgentState(const std::string& agent, AgentState state,
+                                 const std::string& reason) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto found,
@@ -267,9 +286,9 @@ Status Agents::SetAgentState(const std::string& agent, AgentState state,
   });
 }
 
-Status Agents::HoldAgent(const std::string& agent,
-                         const std::optional<HoldRecord>& hold,
-                         const ActionRecord& action, bool own_only) {
+Status AgentStore::HoldAgent(const std::string& agent,
+                             const std::optional<HoldRecord>& hold,
+                             const ActionRecord& action, bool own_only) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const AgentRecord found,
@@ -298,8 +317,8 @@ Status Agents::HoldAgent(const std::string& agent,
   });
 }
 
-Status Agents::DeleteAgent(const std::string& agent,
-                           const ActionRecord& action) {
+Status AgentStore::DeleteAgent(const std::string& agent,
+                               const ActionRecord& action) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(const auto found,
                             sql.Query("SELECT state FROM agents WHERE id = $1" +
@@ -323,14 +342,14 @@ Status Agents::DeleteAgent(const std::string& agent,
   });
 }
 
-Result<std::vector<Pulse>> Agents::ListAgentPulses() {
+Result<std::vector<Pulse>> AgentStore::ListAgentPulses() {
   return database_.Read([](SqlTransaction& sql) {
     return ReadPulses(sql,
                       "SELECT id, beats FROM agents WHERE state <> 'gone'");
   });
 }
 
-Result<std::vector<std::string>> Agents::ExpireAgents(
+Result<std::vector<std::string>> AgentStore::ExpireAgents(
     std::span<const Pulse> silent) {
   return database_.Write(
       [&](SqlTransaction& sql) -> Result<std::vector<std::string>> {
@@ -357,14 +376,14 @@ Result<std::vector<std::string>> Agents::ExpireAgents(
       });
 }
 
-Result<std::vector<AgentRecord>> Agents::ListAgents() {
+Result<std::vector<AgentRecord>> AgentStore::ListAgents() {
   return database_.Read([](SqlTransaction& sql) {
     return Records(sql.Query(std::string(kSelectAgents) + "ORDER BY a.id"),
                    AgentOf);
   });
 }
 
-Result<AgentRecord> Agents::GetAgent(const std::string& id) {
+Result<AgentRecord> AgentStore::GetAgent(const std::string& id) {
   return database_.Read([&](SqlTransaction& sql) {
     return OneRecord(
         sql.Query(std::string(kSelectAgents) + "WHERE a.id = $1", {id}),
@@ -372,7 +391,8 @@ Result<AgentRecord> Agents::GetAgent(const std::string& id) {
   });
 }
 
-Result<std::vector<DeviceRecord>> Agents::ListDevices(const std::string& kind) {
+Result<std::vector<DeviceRecord>> AgentStore::ListDevices(
+    const std::string& kind) {
   return database_.Read([&](SqlTransaction& sql) {
     return Records(sql.Query(std::string(kSelectDevices) +
                                  "WHERE $1 = '' OR d.kind = $1 ORDER BY d.id",
@@ -381,7 +401,7 @@ Result<std::vector<DeviceRecord>> Agents::ListDevices(const std::string& kind) {
   });
 }
 
-Result<DeviceRecord> Agents::GetDevice(const std::string& id) {
+Result<DeviceRecord> AgentStore::GetDevice(const std::string& id) {
   return database_.Read([&](SqlTransaction& sql) {
     return OneRecord(
         sql.Query(std::string(kSelectDevices) + "WHERE d.id = $1", {id}),
@@ -389,7 +409,7 @@ Result<DeviceRecord> Agents::GetDevice(const std::string& id) {
   });
 }
 
-Result<std::int64_t> Agents::CountDevices() {
+Result<std::int64_t> AgentStore::CountDevices() {
   return database_.Read([](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto rows,
@@ -398,7 +418,7 @@ Result<std::int64_t> Agents::CountDevices() {
   });
 }
 
-Result<std::vector<KindSummary>> Agents::ListKinds() {
+Result<std::vector<KindSummary>> AgentStore::ListKinds() {
   return database_.Read([](SqlTransaction& sql) {
     return Records(
         sql.Query("SELECT k.model, k.units, k.memory_bytes, k.library, "
@@ -413,6 +433,45 @@ Result<std::vector<KindSummary>> Agents::ListKinds() {
                              .devices = row.Int(4),
                              .usable = row.Int(5)};
         });
+  });
+}
+
+Result<std::vector<std::int64_t>> AgentStore::RenewLeases(
+    std::span<const LeaseRef> leases, UnixMillis until_ms) {
+  std::vector<LeaseRef> sorted(leases.begin(), leases.end());
+  std::ranges::sort(sorted);
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  using Ids = std::vector<std::int64_t>;
+  return database_.Write([&](SqlTransaction& sql) -> Result<Ids> {
+    SqlRows held("task BIGINT, token BIGINT");
+    for (const LeaseRef& lease : sorted) {
+      held.Add({lease.task, lease.token});
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto found, sql.Query("UPDATE tasks SET lease_until_ms = "
+                                    "CASE WHEN lease_until_ms < $1 THEN $1 "
+                                    "ELSE lease_until_ms END FROM $rows "
+                                    "WHERE tasks.id = rows.task AND "
+                                    "tasks.lease_token = rows.token AND "
+                                    "tasks.state = 'leased' RETURNING tasks.id",
+                                    held, {until_ms}));
+    Ids renewed;
+    for (const SqlRow& row : found) renewed.push_back(row.Int(0));
+    std::ranges::sort(renewed);
+    return renewed;
+  });
+}
+
+Result<std::int64_t> AgentStore::ReleaseLeases(const std::string& agent) {
+  return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto released,
+        sql.Query("UPDATE tasks SET state = 'pending', "
+                  "attempts = attempts - 1, agent = '', device = '', "
+                  "lease_until_ms = 0 "
+                  "WHERE agent = $1 AND state = 'leased' RETURNING id",
+                  {agent}));
+    return std::ssize(released);
   });
 }
 

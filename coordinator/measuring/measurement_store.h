@@ -1,8 +1,8 @@
-#ifndef UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
-#define UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_MEASUREMENT_STORE_H_
+#define UCUDNN_COORDINATOR_MEASURING_MEASUREMENT_STORE_H_
 
 // What was measured on each kind of device, its device model, and the
-// cross-checks that compare the devices of one kind. store.h states what holds
+// cross-checks that compare the devices of one kind. stores.h states what holds
 // for every call.
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "base/measured_point.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/planning/cross_checks.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
@@ -44,7 +45,7 @@ struct Measurement {
 using PointsByProblem = std::map<std::string, std::vector<MeasuredPoint>>;
 
 // States that every algorithm within `max_workspace` was measured for a problem
-// and batch; see TaskKey (tasks.h).
+// and batch; see TaskKey (task_store.h).
 struct CompleteBatch {
   std::string kind;
   std::string problem;
@@ -66,41 +67,6 @@ struct ProfileSummary {
                          const ProfileSummary&) = default;
 };
 
-// A point that every device of a kind measures, so that devices can be
-// compared. Unique by kind, problem and batch.
-struct CrossCheck {
-  std::int64_t id = 0;  // assigned by the store
-  std::string kind;
-  std::string problem;
-  BatchSize batch;
-  Algorithm algorithm = {};
-  Bytes workspace = {};
-
-  friend bool operator==(const CrossCheck&, const CrossCheck&) = default;
-};
-
-// What one device measured of a cross-check in one round.
-struct CrossCheckMeasurement {
-  std::int64_t check = 0;  // CrossCheck::id
-  std::string device;
-  std::int64_t round = 1;
-  std::string driver;
-  Nanoseconds time{0};  // 0: the device could not measure it
-  Nanoseconds spread{0};
-  std::string throttle = {};
-  UnixMillis measured_ms = 0;
-  // Grows with each measurement that the database takes in; assigned by it.
-  std::int64_t sequence = 0;
-
-  friend bool operator==(const CrossCheckMeasurement&,
-                         const CrossCheckMeasurement&) = default;
-};
-
-struct KindCrossChecks {
-  std::vector<CrossCheck> points;                   // by id
-  std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
-};
-
 // The device model of a kind, measured under one driver. Unique by these two.
 struct DeviceModelRecord {
   std::string kind;
@@ -113,9 +79,9 @@ struct DeviceModelRecord {
                          const DeviceModelRecord&) = default;
 };
 
-class Measurements {
+class MeasurementStore {
  public:
-  explicit Measurements(SqlDatabase& database) : database_(database) {}
+  explicit MeasurementStore(SqlDatabase& database) : database_(database) {}
 
   // All or nothing. Of two measurements of one point, the one that the database
   // took in last is kept, whatever their clocks say; of two in one list, the
@@ -154,7 +120,7 @@ class Measurements {
 
   // Keeps the latest measurement of each cross-check, device and round.
   // kNotFound: there is no such cross-check; kFailedPrecondition: it is another
-  // than the report says. Tasks::CompleteTask adds them.
+  // than the report says. TaskStore::CompleteTask adds them.
   Status PutCrossCheckMeasurement(const CrossCheckMeasurement& measurement,
                                   const ReportIdentity& identity = {});
   Result<KindCrossChecks> LoadCrossChecks(const std::string& kind);
@@ -165,4 +131,4 @@ class Measurements {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_MEASUREMENTS_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_MEASUREMENT_STORE_H_

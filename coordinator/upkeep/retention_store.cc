@@ -1,8 +1,8 @@
-#include "coordinator/store/retention.h"
+#include "coordinator/upkeep/retention_store.h"
 
 #include <algorithm>
 
-#include "coordinator/store/job_rows.h"
+#include "coordinator/jobs/job_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -36,9 +36,9 @@ Result<std::int64_t> Delete(SqlDatabase& database, const std::string& statement,
 
 }  // namespace
 
-Result<PrunedTasks> Retention::PruneTasks(UnixMillis before_ms,
-                                          std::int64_t after_id,
-                                          std::int64_t most) {
+Result<PrunedTasks> RetentionStore::PruneTasks(UnixMillis before_ms,
+                                               std::int64_t after_id,
+                                               std::int64_t most) {
   return database_.Write([&](SqlTransaction& sql) -> Result<PrunedTasks> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto last,
@@ -57,8 +57,8 @@ Result<PrunedTasks> Retention::PruneTasks(UnixMillis before_ms,
   });
 }
 
-Result<std::int64_t> Retention::PruneSteps(UnixMillis before_ms,
-                                           std::int64_t most) {
+Result<std::int64_t> RetentionStore::PruneSteps(UnixMillis before_ms,
+                                                std::int64_t most) {
   return Delete(
       database_,
       fmt::format("DELETE FROM job_steps WHERE (job, revision, rank) IN "
@@ -69,8 +69,8 @@ Result<std::int64_t> Retention::PruneSteps(UnixMillis before_ms,
       {before_ms, most});
 }
 
-Result<std::int64_t> Retention::PruneJobs(UnixMillis before_ms,
-                                          std::int64_t most) {
+Result<std::int64_t> RetentionStore::PruneJobs(UnixMillis before_ms,
+                                               std::int64_t most) {
   return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
     // A lost job that reports meanwhile waits, and is registered again.
     UCUDNN_ASSIGN_OR_RETURN(
@@ -86,8 +86,8 @@ Result<std::int64_t> Retention::PruneJobs(UnixMillis before_ms,
   });
 }
 
-Result<std::int64_t> Retention::PrunePlans(UnixMillis before_ms,
-                                           std::int64_t most) {
+Result<std::int64_t> RetentionStore::PrunePlans(UnixMillis before_ms,
+                                                std::int64_t most) {
   return Delete(database_,
                 "DELETE FROM plans WHERE id IN (SELECT p.id FROM plans p "
                 "WHERE p.used_ms < $1 AND NOT EXISTS (SELECT 1 FROM "
@@ -96,7 +96,7 @@ Result<std::int64_t> Retention::PrunePlans(UnixMillis before_ms,
                 {before_ms, most});
 }
 
-Result<PruneCounts> Retention::CountPrunable(const Cutoffs& cutoffs) {
+Result<PruneCounts> RetentionStore::CountPrunable(const Cutoffs& cutoffs) {
   return database_.Read([&](SqlTransaction& sql) -> Result<PruneCounts> {
     PruneCounts counts;
     const std::string of_jobs = fmt::format(" WHERE {}", kPrunableJob);

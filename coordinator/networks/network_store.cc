@@ -1,10 +1,13 @@
-// Networks and their revisions.
+#include "coordinator/networks/network_store.h"
 
-#include "coordinator/store/plans.h"
+#include <array>
+
 #include "coordinator/store/records.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr std::array<std::string_view, 2> kFormats = {"csv", "onnx"};
 
 // `source` is the column, or an expression in its place.
 std::string SelectNetworks(const std::string& source) {
@@ -26,7 +29,14 @@ Result<NetworkRecord> NetworkOf(const SqlRow& row) {
 
 }  // namespace
 
-Result<std::int64_t> Plans::PutNetwork(const NetworkRecord& network) {
+std::string_view Name(NetworkFormat format) {
+  return kFormats.at(static_cast<std::size_t>(format));
+}
+Result<NetworkFormat> ParseNetworkFormat(std::string_view text) {
+  return ParseState<NetworkFormat>(kFormats, "a network's format", text);
+}
+
+Result<std::int64_t> NetworkStore::PutNetwork(const NetworkRecord& network) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the network's name", network.name));
   UCUDNN_RETURN_IF_ERROR(CheckKey("the network's hash", network.hash));
   const std::string format(Name(network.format));
@@ -59,7 +69,7 @@ Result<std::int64_t> Plans::PutNetwork(const NetworkRecord& network) {
   });
 }
 
-Result<std::vector<NetworkRecord>> Plans::ListNetworks(
+Result<std::vector<NetworkRecord>> NetworkStore::ListNetworks(
     std::int64_t limit, const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return database_.Read([&](SqlTransaction& sql) {
@@ -72,7 +82,7 @@ Result<std::vector<NetworkRecord>> Plans::ListNetworks(
   });
 }
 
-Result<std::int64_t> Plans::CountNetworks() {
+Result<std::int64_t> NetworkStore::CountNetworks() {
   return database_.Read([](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(const auto rows,
                             sql.Query("SELECT COUNT(DISTINCT name) FROM "
@@ -81,8 +91,8 @@ Result<std::int64_t> Plans::CountNetworks() {
   });
 }
 
-Status Plans::DeleteNetwork(const std::string& name,
-                            const ActionRecord& action) {
+Status NetworkStore::DeleteNetwork(const std::string& name,
+                                   const ActionRecord& action) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     // The row in `networks` stays: it counts the revisions.
     UCUDNN_ASSIGN_OR_RETURN(
@@ -97,8 +107,8 @@ Status Plans::DeleteNetwork(const std::string& name,
   });
 }
 
-Result<NetworkRecord> Plans::GetNetwork(const std::string& name,
-                                        std::optional<std::int64_t> revision) {
+Result<NetworkRecord> NetworkStore::GetNetwork(
+    const std::string& name, std::optional<std::int64_t> revision) {
   return database_.Read([&](SqlTransaction& sql) {
     if (revision) {
       return OneRecord(

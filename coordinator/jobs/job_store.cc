@@ -1,13 +1,17 @@
-#include "coordinator/store/jobs.h"
+#include "coordinator/jobs/job_store.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/text.h"
-#include "coordinator/store/job_rows.h"
+#include "coordinator/jobs/job_rows.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr std::array<std::string_view, 3> kJobStates = {"running", "finished",
+                                                        "lost"};
 
 constexpr char kJobColumns[] =
     "id, name, state, request, source, reason, revision, created_ms, seen_ms, "
@@ -160,9 +164,17 @@ Status CheckReports(std::span<const StepReport> reports) {
 
 }  // namespace
 
-Status Jobs::RegisterJob(const JobRecord& job,
-                         std::span<const JobRankRecord> ranks,
-                         std::optional<std::int64_t> plan, UnixMillis now_ms) {
+std::string_view Name(JobState state) {
+  return kJobStates.at(static_cast<std::size_t>(state));
+}
+Result<JobState> ParseJobState(std::string_view text) {
+  return ParseState<JobState>(kJobStates, "a job's state", text);
+}
+
+Status JobStore::RegisterJob(const JobRecord& job,
+                             std::span<const JobRankRecord> ranks,
+                             std::optional<std::int64_t> plan,
+                             UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job.id));
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -201,9 +213,9 @@ Status Jobs::RegisterJob(const JobRecord& job,
   });
 }
 
-Result<JobHeard> Jobs::ReportSteps(const std::string& job,
-                                   std::span<const StepReport> reports,
-                                   UnixMillis now_ms) {
+Result<JobHeard> JobStore::ReportSteps(const std::string& job,
+                                       std::span<const StepReport> reports,
+                                       UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   UCUDNN_RETURN_IF_ERROR(CheckReports(reports));
   return database_.Write([&](SqlTransaction& sql) -> Result<JobHeard> {
@@ -217,7 +229,7 @@ Result<JobHeard> Jobs::ReportSteps(const std::string& job,
   });
 }
 
-Status Jobs::FinishJob(const std::string& job, UnixMillis now_ms) {
+Status JobStore::FinishJob(const std::string& job, UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_RETURN_IF_ERROR(Hear(sql, job, now_ms));
@@ -231,8 +243,8 @@ Status Jobs::FinishJob(const std::string& job, UnixMillis now_ms) {
   });
 }
 
-Result<std::int64_t> Jobs::CountRanksOf(const std::string& asked_by,
-                                        UnixMillis since_ms) {
+Result<std::int64_t> JobStore::CountRanksOf(const std::string& asked_by,
+                                            UnixMillis since_ms) {
   return database_.Read([&](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto rows, sql.Query("SELECT COALESCE(SUM(ranks), 0) FROM jobs "
@@ -242,14 +254,14 @@ Result<std::int64_t> Jobs::CountRanksOf(const std::string& asked_by,
   });
 }
 
-Result<std::vector<Pulse>> Jobs::ListJobPulses() {
+Result<std::vector<Pulse>> JobStore::ListJobPulses() {
   return database_.Read([](SqlTransaction& sql) {
     return ReadPulses(sql,
                       "SELECT id, beats FROM jobs WHERE state = 'running'");
   });
 }
 
-Result<std::vector<RankPulse>> Jobs::ListRankPulses() {
+Result<std::vector<RankPulse>> JobStore::ListRankPulses() {
   return database_.Read([](SqlTransaction& sql) {
     return Records(
         sql.Query("SELECT r.job, r.rank, r.beats FROM jobs j JOIN job_ranks r "
@@ -261,7 +273,7 @@ Result<std::vector<RankPulse>> Jobs::ListRankPulses() {
   });
 }
 
-Result<std::vector<std::string>> Jobs::ExpireJobs(
+Result<std::vector<std::string>> JobStore::ExpireJobs(
     std::span<const Pulse> silent) {
   return database_.Write([&](SqlTransaction& sql) {
     return UpdateSilent(sql, silent,
@@ -272,8 +284,8 @@ Result<std::vector<std::string>> Jobs::ExpireJobs(
   });
 }
 
-Result<std::vector<JobRecord>> Jobs::ListJobs(std::int64_t limit,
-                                              const std::string& after) {
+Result<std::vector<JobRecord>> JobStore::ListJobs(std::int64_t limit,
+                                                  const std::string& after) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
   return database_.Read(
       [&](SqlTransaction& sql) -> Result<std::vector<JobRecord>> {
@@ -300,7 +312,7 @@ Result<std::vector<JobRecord>> Jobs::ListJobs(std::int64_t limit,
       });
 }
 
-Result<JobCounts> Jobs::CountJobs() {
+Result<JobCounts> JobStore::CountJobs() {
   return database_.Read([](SqlTransaction& sql) -> Result<JobCounts> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto rows,
@@ -317,7 +329,7 @@ Result<JobCounts> Jobs::CountJobs() {
   });
 }
 
-Result<JobDetails> Jobs::GetJob(const std::string& id) {
+Result<JobDetails> JobStore::GetJob(const std::string& id) {
   return database_.Read([&](SqlTransaction& sql) -> Result<JobDetails> {
     JobDetails details;
     UCUDNN_ASSIGN_OR_RETURN(
@@ -358,7 +370,7 @@ Status DeleteJobRows(SqlTransaction& sql, const std::string& job) {
   return sql.Execute("DELETE FROM jobs WHERE id = $1", {job});
 }
 
-Status Jobs::DeleteJob(const std::string& id, const ActionRecord& action) {
+Status JobStore::DeleteJob(const std::string& id, const ActionRecord& action) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
         const JobRecord job,

@@ -1,12 +1,16 @@
-#include "coordinator/store/tasks.h"
+#include "coordinator/measuring/task_store.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
-#include "coordinator/store/task_rows.h"
+#include "coordinator/measuring/task_rows.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr std::array<std::string_view, 5> kTaskStates = {
+    "pending", "leased", "done", "failed", "cancelled"};
 
 // Each key once, with the highest cap and priority, sorted by key: one
 // statement must not update a row twice, and writers that lock rows in the same
@@ -116,6 +120,13 @@ Status AddCounts(const std::vector<SqlRow>& rows,
 
 }  // namespace
 
+std::string_view Name(TaskState state) {
+  return kTaskStates.at(static_cast<std::size_t>(state));
+}
+Result<TaskState> ParseTaskState(std::string_view text) {
+  return ParseState<TaskState>(kTaskStates, "a task's state", text);
+}
+
 SqlRows KeyRows(std::span<const TaskKey> keys) {
   SqlRows rows("kind TEXT, problem TEXT, batch BIGINT, goal TEXT");
   for (const TaskKey& key : keys) {
@@ -147,9 +158,9 @@ Result<TaskRecord> TaskOf(const SqlRow& row) {
                     .asked_by = row.Text(18)};
 }
 
-Result<EnqueueResult> Tasks::EnqueueTasks(std::span<const NewTask> tasks,
-                                          const Asker& asker,
-                                          UnixMillis now_ms) {
+Result<EnqueueResult> TaskStore::EnqueueTasks(std::span<const NewTask> tasks,
+                                              const Asker& asker,
+                                              UnixMillis now_ms) {
   for (const NewTask& task : tasks) {
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's kind", task.key.kind));
     UCUDNN_RETURN_IF_ERROR(CheckKey("a task's problem", task.key.problem));
@@ -167,7 +178,7 @@ Result<EnqueueResult> Tasks::EnqueueTasks(std::span<const NewTask> tasks,
   return result;
 }
 
-Result<std::vector<TaskRecord>> Tasks::ListTasks(const TaskFilter& filter) {
+Result<std::vector<TaskRecord>> TaskStore::ListTasks(const TaskFilter& filter) {
   UCUDNN_RETURN_IF_ERROR(CheckLimit(filter.limit));
   std::vector<SqlValue> parameters = {filter.after_id, filter.limit};
   std::string conditions = "id > $1";
@@ -191,7 +202,7 @@ Result<std::vector<TaskRecord>> Tasks::ListTasks(const TaskFilter& filter) {
   });
 }
 
-Result<std::vector<TaskRecord>> Tasks::FindTasks(
+Result<std::vector<TaskRecord>> TaskStore::FindTasks(
     std::span<const TaskKey> keys) {
   return database_.Read(
       [&](SqlTransaction& sql) -> Result<std::vector<TaskRecord>> {
@@ -208,7 +219,7 @@ Result<std::vector<TaskRecord>> Tasks::FindTasks(
       });
 }
 
-Result<TaskRecord> Tasks::GetTask(std::int64_t id) {
+Result<TaskRecord> TaskStore::GetTask(std::int64_t id) {
   return database_.Read([&](SqlTransaction& sql) {
     return OneRecord(sql.Query(fmt::format("SELECT {} FROM tasks WHERE id = $1",
                                            kTaskColumns),
@@ -217,7 +228,7 @@ Result<TaskRecord> Tasks::GetTask(std::int64_t id) {
   });
 }
 
-Result<std::vector<TaskRecord>> Tasks::ListLeases(UnixMillis now_ms) {
+Result<std::vector<TaskRecord>> TaskStore::ListLeases(UnixMillis now_ms) {
   return database_.Read([&](SqlTransaction& sql) {
     return Records(
         sql.Query(fmt::format("SELECT {} FROM tasks WHERE state = 'leased' AND "
@@ -228,7 +239,8 @@ Result<std::vector<TaskRecord>> Tasks::ListLeases(UnixMillis now_ms) {
   });
 }
 
-Result<std::map<std::string, TaskCounts>> Tasks::CountTasks(UnixMillis now_ms) {
+Result<std::map<std::string, TaskCounts>> TaskStore::CountTasks(
+    UnixMillis now_ms) {
   using Counts = std::map<std::string, TaskCounts>;
   return database_.Read([&](SqlTransaction& sql) -> Result<Counts> {
     UCUDNN_ASSIGN_OR_RETURN(

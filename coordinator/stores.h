@@ -1,11 +1,11 @@
-#ifndef UCUDNN_COORDINATOR_STORE_STORE_H_
-#define UCUDNN_COORDINATOR_STORE_STORE_H_
+#ifndef UCUDNN_COORDINATOR_STORES_H_
+#define UCUDNN_COORDINATOR_STORES_H_
 
 // All that the coordinator stores: a class for each subject, over one database
 // (sql_database.h). Functions take the subjects they need.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(auto store, OpenStore("sqlite:///var/lib/u.db"));
-//   Heartbeats heartbeats(store->agents, store->tasks);
+//   Heartbeats heartbeats(store->agents);
 //
 // What holds for every call of every subject:
 //
@@ -27,29 +27,28 @@
 // or longer than 512 bytes; a text is not UTF-8 or holds a NUL), kInternal (a
 // bug).
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
+#include "coordinator/agents/agent_store.h"
+#include "coordinator/jobs/job_store.h"
+#include "coordinator/measuring/campaign_store.h"
+#include "coordinator/measuring/measurement_store.h"
+#include "coordinator/measuring/task_store.h"
+#include "coordinator/networks/network_store.h"
+#include "coordinator/plans/plan_store.h"
 #include "coordinator/store/actions.h"
-#include "coordinator/store/agents.h"
-#include "coordinator/store/campaigns.h"
 #include "coordinator/store/changes.h"
-#include "coordinator/store/jobs.h"
-#include "coordinator/store/measurements.h"
-#include "coordinator/store/plans.h"
-#include "coordinator/store/retention.h"
+#include "coordinator/store/open_database.h"
 #include "coordinator/store/sql_database.h"
-#include "coordinator/store/tasks.h"
+#include "coordinator/upkeep/retention_store.h"
 
 namespace ucudnn {
 
 struct Store {
-  // Of a database with the schema (schema.h).
+  // Of a database that OpenDatabase opened.
   explicit Store(std::unique_ptr<SqlDatabase> opened)
       : database(std::move(opened)) {}
 
@@ -60,40 +59,22 @@ struct Store {
   Result<std::string> Epoch();
 
   const std::unique_ptr<SqlDatabase> database;
-  Agents agents{*database};
-  Tasks tasks{*database};
-  Campaigns campaigns{*database};
   Actions actions{*database};
   Changes changes{*database};
-  Measurements measurements{*database};
-  Plans plans{*database};
-  Jobs jobs{*database};
-  Retention retention{*database};
+  AgentStore agents{*database};
+  NetworkStore networks{*database};
+  TaskStore tasks{*database};
+  MeasurementStore measurements{*database};
+  CampaignStore campaigns{*database};
+  PlanStore plans{*database};
+  JobStore jobs{*database};
+  RetentionStore retention{*database};
 };
 
-// Called with whether a transaction could write, and how long it took, by any
-// thread.
-using TransactionObserver =
-    std::function<void(bool write, std::chrono::nanoseconds took)>;
-
-// Opens the database, creating its tables if it is empty; several processes
-// may do so at once.
-//
-//   sqlite:///var/lib/ucudnn/coordinator.db   a file; its folder must exist
-//   sqlite::memory:                           for tests; ends with the Store
-//   postgresql://user@host/database           passed to libpq
-//
-// kInvalidArgument: `url` has none of these forms; kUnimplemented: the build
-// has no PostgreSQL; kFailedPrecondition: another version wrote the database;
-// kUnavailable, kDataLoss: it cannot be opened.
-//
-// The observer is told of each transaction.
+// The stores of the database that OpenDatabase opens; errors of that.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& url,
                                          TransactionObserver observer = {});
 
-// Whether `url` has one of these forms; opens nothing. kInvalidArgument.
-Status CheckDatabaseUrl(const std::string& url);
-
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_STORE_H_
+#endif  // UCUDNN_COORDINATOR_STORES_H_

@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "coordinator/store/point_rows.h"
-#include "coordinator/store/task_rows.h"
+#include "coordinator/measuring/point_rows.h"
+#include "coordinator/measuring/task_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -181,11 +181,12 @@ Receipts StoreReports(SqlDatabase& database,
   return receipts;
 }
 
-Result<CompletionResult> Tasks::CompleteTask(const TaskCompletion& completion) {
+Result<CompletionResult> TaskStore::CompleteTask(
+    const TaskCompletion& completion) {
   return reports_.Run({completion, /*partial=*/false});
 }
 
-Status Tasks::AddToTask(const TaskCompletion& completion) {
+Status TaskStore::AddToTask(const TaskCompletion& completion) {
   UCUDNN_RETURN_IF_ERROR(reports_.Run({completion, /*partial=*/true}));
   return {};
 }

@@ -1,8 +1,8 @@
-#ifndef UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
-#define UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
+#ifndef UCUDNN_COORDINATOR_MEASURING_CAMPAIGN_STORE_H_
+#define UCUDNN_COORDINATOR_MEASURING_CAMPAIGN_STORE_H_
 
 // Campaigns: requests for plans that had to be measured for, with their
-// progress when it was last looked at. store.h states what holds for every
+// progress when it was last looked at. stores.h states what holds for every
 // call.
 
 #include <cstdint>
@@ -35,9 +35,9 @@ struct CampaignRecord {
 // shares of unlike ranks are measured after all else.
 inline constexpr UnixMillis kCampaignGoesOnMs = 60'000;
 
-class Campaigns {
+class CampaignStore {
  public:
-  explicit Campaigns(SqlDatabase& database) : database_(database) {}
+  explicit CampaignStore(SqlDatabase& database) : database_(database) {}
 
   // Adds a campaign that begins at `campaign.created_ms`, unless the last one
   // with its key runs. If that ended less than kCampaignGoesOnMs ago, it runs
@@ -62,4 +62,4 @@ class Campaigns {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_CAMPAIGNS_H_
+#endif  // UCUDNN_COORDINATOR_MEASURING_CAMPAIGN_STORE_H_

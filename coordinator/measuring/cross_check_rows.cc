@@ -1,7 +1,7 @@
 // Cross-checks, and what devices measured of them.
 
-#include "coordinator/store/measurements.h"
-#include "coordinator/store/point_rows.h"
+#include "coordinator/measuring/measurement_store.h"
+#include "coordinator/measuring/point_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -92,8 +92,8 @@ Status AddCrossCheck(SqlTransaction& sql, const TaskCompletion& completion) {
   return {};
 }
 
-Status Measurements::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
-                                              const ReportIdentity& identity) {
+Status MeasurementStore::PutCrossCheckMeasurement(
+    const CrossCheckMeasurement& m, const ReportIdentity& identity) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", m.device));
   return database_.Write([&](SqlTransaction& sql) -> Status {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -111,7 +111,8 @@ Status Measurements::PutCrossCheckMeasurement(const CrossCheckMeasurement& m,
   });
 }
 
-Result<KindCrossChecks> Measurements::LoadCrossChecks(const std::string& kind) {
+Result<KindCrossChecks> MeasurementStore::LoadCrossChecks(
+    const std::string& kind) {
   return database_.Read([&](SqlTransaction& sql) -> Result<KindCrossChecks> {
     KindCrossChecks checks;
     UCUDNN_ASSIGN_OR_RETURN(checks.points, CrossChecksOf(sql, kind));

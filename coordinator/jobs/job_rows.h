@@ -1,5 +1,5 @@
-#ifndef UCUDNN_COORDINATOR_STORE_JOB_ROWS_H_
-#define UCUDNN_COORDINATOR_STORE_JOB_ROWS_H_
+#ifndef UCUDNN_COORDINATOR_JOBS_JOB_ROWS_H_
+#define UCUDNN_COORDINATOR_JOBS_JOB_ROWS_H_
 
 // What the parts of Jobs share, within transactions.
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "coordinator/store/jobs.h"
+#include "coordinator/jobs/job_store.h"
 #include "coordinator/store/records.h"
 
 namespace ucudnn {
@@ -29,4 +29,4 @@ Status DeleteJobRows(SqlTransaction& sql, const std::string& job);
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_COORDINATOR_STORE_JOB_ROWS_H_
+#endif  // UCUDNN_COORDINATOR_JOBS_JOB_ROWS_H_

@@ -1,11 +1,11 @@
-// The leases of benchmark tasks: taking, renewing, failing, releasing.
+// Taking leases of tasks, and failing them.
 
 #include <sys/random.h>
 
 #include <algorithm>
 
-#include "coordinator/store/point_rows.h"
-#include "coordinator/store/task_rows.h"
+#include "coordinator/measuring/point_rows.h"
+#include "coordinator/measuring/task_rows.h"
 
 namespace ucudnn {
 namespace {
@@ -49,12 +49,6 @@ Result<bool> MayLease(SqlDatabase& database, const LeaseRequest& request) {
   });
 }
 
-Result<std::int64_t> CountOf(const Result<std::vector<SqlRow>>& rows) {
-  return rows.map([](const auto& found) {
-    return static_cast<std::int64_t>(found.size());
-  });
-}
-
 }  // namespace
 
 Status CheckLease(const TaskRecord& task, const LeaseRef& lease) {
@@ -65,7 +59,8 @@ Status CheckLease(const TaskRecord& task, const LeaseRef& lease) {
               task.id);
 }
 
-Result<std::vector<TaskRecord>> Tasks::LeaseTasks(const LeaseRequest& request) {
+Result<std::vector<TaskRecord>> TaskStore::LeaseTasks(
+    const LeaseRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the agent's id", request.agent));
   UCUDNN_RETURN_IF_ERROR(CheckKey("the device's id", request.device));
   UCUDNN_RETURN_IF_ERROR(CheckLimit(request.max_count));
@@ -109,33 +104,7 @@ Result<std::vector<TaskRecord>> Tasks::LeaseTasks(const LeaseRequest& request) {
   });
 }
 
-Result<std::vector<std::int64_t>> Tasks::RenewLeases(
-    std::span<const LeaseRef> leases, UnixMillis until_ms) {
-  std::vector<LeaseRef> sorted(leases.begin(), leases.end());
-  std::ranges::sort(sorted);
-  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  using Ids = std::vector<std::int64_t>;
-  return database_.Write([&](SqlTransaction& sql) -> Result<Ids> {
-    SqlRows held("task BIGINT, token BIGINT");
-    for (const LeaseRef& lease : sorted) {
-      held.Add({lease.task, lease.token});
-    }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto found, sql.Query("UPDATE tasks SET lease_until_ms = "
-                                    "CASE WHEN lease_until_ms < $1 THEN $1 "
-                                    "ELSE lease_until_ms END FROM $rows "
-                                    "WHERE tasks.id = rows.task AND "
-                                    "tasks.lease_token = rows.token AND "
-                                    "tasks.state = 'leased' RETURNING tasks.id",
-                                    held, {until_ms}));
-    Ids renewed;
-    for (const SqlRow& row : found) renewed.push_back(row.Int(0));
-    std::ranges::sort(renewed);
-    return renewed;
-  });
-}
-
-Result<TaskState> Tasks::FailTask(const TaskFailure& failure) {
+Result<TaskState> TaskStore::FailTask(const TaskFailure& failure) {
   return database_.Write([&](SqlTransaction& sql) -> Result<TaskState> {
     UCUDNN_ASSIGN_OR_RETURN(const TaskRecord task,
                             LockTask(sql, failure.lease, failure.identity));
@@ -150,17 +119,6 @@ Result<TaskState> Tasks::FailTask(const TaskFailure& failure) {
         {task.id, std::string(Name(state)), failure.error,
          again ? 0 : failure.now_ms}));
     return state;
-  });
-}
-
-Result<std::int64_t> Tasks::ReleaseLeases(const std::string& agent) {
-  return database_.Write([&](SqlTransaction& sql) {
-    return CountOf(sql.Query(
-        fmt::format("UPDATE tasks SET state = 'pending', "
-                    "attempts = attempts - 1, {} "
-                    "WHERE agent = $1 AND state = 'leased' RETURNING id",
-                    kNoLease),
-        {agent}));
   });
 }
 
