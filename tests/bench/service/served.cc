@@ -149,7 +149,7 @@ v1::Plan PlanWithMeasurements(Served& served, const v1::PlanRequest& request) {
     v1::Plan plan;
     const grpc::Status planned =
         served.coordinator().CreatePlan(&planning, request, &plan);
-    if (planned.error_code() != grpc::StatusCode::UNAVAILABLE) {
+    if (planned.error_code() != grpc::StatusCode::ABORTED) {
       Check(planned);
       return plan;
     }
