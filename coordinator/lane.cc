@@ -13,7 +13,7 @@ Lane::~Lane() {
 }
 
 Status Lane::Add(const std::string& caller, Work work) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto known = of_caller_.find(caller);
   if (known != of_caller_.end() && known->second >= max_of_one_caller_) {
     return Fail(Code::kResourceExhausted,
@@ -31,6 +31,7 @@ Status Lane::Add(const std::string& caller, Work work) {
   if (waiting_.size() > idle_ && threads_.size() < max_threads_) {
     threads_.emplace_back([this] { Run(); });
   }
+  lock.unlock();
   changed_.notify_one();
   return {};
 }
