@@ -12,7 +12,7 @@ for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
   [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
 done
 says "--workspace-limit SIZE" man ucudnn-plan
-for page in CHANGELOG.md docs/memory.md docs/guide/operations.md; do
+for page in changelog.gz docs/memory.md docs/guide/operations.md; do
   [ -s "$root/usr/share/doc/ucudnn/$page" ] || fail "the packages have no $page"
 done
 says "did you mean plan?" ucudnn plna
