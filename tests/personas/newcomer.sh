@@ -78,7 +78,7 @@ says "at batch 4" ucudnn show plan 1
 says " × " ucudnn show plan 1
 curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
 # The page's first steps name this port.
-says "\"grpc_port\":$grpc" curl -s "http://127.0.0.1:$http/v1/status"
+says "\"grpc_port\": $grpc" curl -s "http://127.0.0.1:$http/v1/status"
 
 timeout 120 mpirun -n 2 ucudnn-rehearse --coordinator "127.0.0.1:$grpc" \
   --network small --batch 4 --workspace-limit 1MiB --wait 60 --iterations 2 \
