@@ -236,7 +236,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   });
   supervisor.Ready();
   while (true) {
-    const std::optional<int> signal = signals.Next(kGreetingInterval);
+    const std::optional<int> signal = signals.Next(std::chrono::seconds(1));
     if (signal && *signal != SIGHUP) break;
     if (signal) Reconfigure(reread(), options, coordinator);
     if (rpc->Accepting()) supervisor.Alive();

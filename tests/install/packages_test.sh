@@ -23,7 +23,7 @@ cpack --config "$build/CPackConfig.cmake" -B "$work/debs" \
   { cat "$work/cpack.log"; fail "cpack fails"; }
 mapfile -t debs < <(find "$work/debs" -maxdepth 1 -name '*.deb' | sort)
 names=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Package; done | xargs)
-[ "$names" = "libucudnn-dev libucudnn0 python3-ucudnn ucudnn-agent ucudnn-coord ucudnn" ] ||
+[ "$names" = "libucudnn-dev libucudnn0 python3-ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn" ] ||
   fail "the packages are: $names"
 
 # There is no public mail address, and no upload to Debian that closes a bug.
