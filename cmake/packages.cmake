@@ -34,11 +34,13 @@ macro(ucudnn_package NAME)
   set(FILES ${PROJECT_BINARY_DIR}/packages/${NAME})
   set(PACKAGE ${NAME})
   configure_file(${UCUDNN_PACKAGES}/changelog.in ${FILES}/changelog.Debian)
+  configure_file(${PROJECT_SOURCE_DIR}/CHANGELOG.md ${FILES}/changelog COPYONLY)
   ucudnn_package_files(${NAME} CODE
-    "execute_process(COMMAND gzip -9nkf ${FILES}/changelog.Debian
-                     COMMAND_ERROR_IS_FATAL ANY)")
+    "execute_process(COMMAND gzip -9nkf changelog.Debian changelog
+                     WORKING_DIRECTORY ${FILES} COMMAND_ERROR_IS_FATAL ANY)")
   ucudnn_package_files(${NAME}
-    FILES ${FILES}/changelog.Debian.gz ${UCUDNN_PACKAGES}/copyright
+    FILES ${FILES}/changelog.Debian.gz ${FILES}/changelog.gz
+          ${UCUDNN_PACKAGES}/copyright
     DESTINATION share/doc/${NAME})
   if(P_PROGRAMS)
     list(JOIN P_PROGRAMS " " PROGRAMS)
@@ -172,9 +174,7 @@ ucudnn_package_files(ucudnn PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/quickstart.sh
 ucudnn_package_files(ucudnn
   FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.csv
   DESTINATION share/ucudnn/quickstart)
-# In the repository's folders, since programs and guides refer to them so.
-ucudnn_package_files(ucudnn FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-  DESTINATION share/doc/ucudnn)
+# In the repository's folders, since programs and guides refer to them by these.
 ucudnn_package_files(ucudnn
   FILES ${PROJECT_SOURCE_DIR}/docs/allocation.md
         ${PROJECT_SOURCE_DIR}/docs/glossary.md ${PROJECT_SOURCE_DIR}/docs/memory.md

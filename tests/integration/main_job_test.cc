@@ -287,9 +287,9 @@ TEST_F(MainJobTest, SaysWhatKeepsAPlanFromBeingMade) {
   EXPECT_THAT(no_device.err, HasSubstr("no device is online"));
   const Finished bad_size =
       cluster_.Ucudnn({"plan", "--network", "tiny", "--batch", "8",
-                       "--workspace-limit", "1Mib"});
+                       "--workspace-limit", "1M"});
   EXPECT_EQ(bad_size.status, 2);
-  EXPECT_THAT(bad_size.err, HasSubstr("1Mib"));
+  EXPECT_THAT(bad_size.err, HasSubstr("1M"));
   cluster_.KillCoordinators();
   const Finished away = cluster_.Ucudnn({"status"});
   EXPECT_EQ(away.status, 4);

@@ -12,7 +12,7 @@ for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
   [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
 done
 says "--workspace-limit SIZE" man ucudnn-plan
-for page in CHANGELOG.md docs/memory.md docs/guide/operations.md; do
+for page in changelog.gz docs/memory.md docs/guide/operations.md; do
   [ -s "$root/usr/share/doc/ucudnn/$page" ] || fail "the packages have no $page"
 done
 says "did you mean plan?" ucudnn plna
@@ -78,7 +78,7 @@ says "at batch 4" ucudnn show plan 1
 says " × " ucudnn show plan 1
 curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
 # The page's first steps name this port.
-says "\"grpc_port\":$grpc" curl -s "http://127.0.0.1:$http/v1/status"
+says "\"grpc_port\": $grpc" curl -s "http://127.0.0.1:$http/v1/status"
 
 timeout 120 mpirun -n 2 ucudnn-rehearse --coordinator "127.0.0.1:$grpc" \
   --network small --batch 4 --workspace-limit 1MiB --wait 60 --iterations 2 \
