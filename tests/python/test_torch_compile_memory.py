@@ -9,7 +9,7 @@ from compiled_models import Cnn, Training, images
 
 import ucudnn
 import ucudnn.torch
-from ucudnn.torch.compiled import backend, memory
+from ucudnn.torch.compiled import backend, job, memory
 
 BUDGET = 700_000
 MORE = 200_000  # bytes that passes take beyond what is predicted
@@ -47,7 +47,7 @@ class MadeUp(memory.Watch):
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch, tmp_path):
     monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(backend, "Watch", MadeUp)
+    monkeypatch.setattr(job, "Watch", MadeUp)
     torch._dynamo.reset()
 
 
