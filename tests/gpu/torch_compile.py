@@ -14,6 +14,7 @@ images channels last: resnet50 (128), convnext (tiny, 64), vit (B/16, 64), gpt2
                  above parameters, gradients and the optimizer's state
     ours 0.5     within half of that
     ours 1       within all of it, and a tenth
+    compile 2    torch.compile again, which tells whether the process became slower
 Writes DIR/torch-compile.json after each way and DIR/torch-compile.md at the end;
 ways that the JSON has already are not measured again, so the same command resumes.
 Begins no way after N seconds (420). UCUDNN_WAYS, a regular expression, chooses ways.
@@ -23,6 +24,7 @@ Exit status: 0 done; 1 something failed; 3 the time was up; 4 a goal was missed.
 """
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -36,7 +38,7 @@ from torch_common import exit_status, laps, peak_of, report, write
 
 ROWS = ("resnet50", "convnext", "vit", "gpt2")
 WAYS = ("eager", "checkpoint", "compile", "pytorch 0.5", "ours 0.75", "ours 0.5",
-        "ours 1")
+        "ours 1", "compile 2")
 STEPS = 12
 
 
@@ -86,7 +88,7 @@ class Step:
         if way == "checkpoint":
             for block in blocks:
                 checkpointed(block)
-        elif way == "compile":
+        elif way in ("compile", "compile 2"):
             self.forward = torch.compile(self.model)
         elif way == "pytorch 0.5":
             torch._functorch.config.activation_memory_budget = 0.5
@@ -101,6 +103,7 @@ class Step:
 
     def __call__(self):
         torch = self.torch
+        times = [time.perf_counter()]
         self.optimizer.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             if len(self.inputs) == 1:
@@ -108,8 +111,13 @@ class Step:
             else:
                 loss = torch.nn.functional.cross_entropy(
                     self.forward(self.inputs[0]).float(), self.inputs[1])
+        times.append(time.perf_counter())
         loss.backward()
+        times.append(time.perf_counter())
         self.optimizer.step()
+        times.append(time.perf_counter())
+        # Milliseconds of the host in the forward and backward pass and the optimizer.
+        self.host = [round((b - a) * 1e3, 2) for a, b in zip(times, times[1:])]
         return loss
 
 
@@ -122,13 +130,22 @@ def measured(row, way, told):
         peaks.append(peak_of(lambda: losses.append(float(step()))))
     settled = time.monotonic() - begun
     milliseconds = statistics.median(laps(step, STEPS))
+    # Whether it is Python's garbage that makes the host slow.
+    gc.collect()
+    gc.freeze()
+    torch.cuda.synchronize()
+    step()
+    host = step.host
+    without = statistics.median(laps(step, STEPS))
+    gc.unfreeze()
     peak = max(peak_of(step) for _ in range(2))
     inputs = sum(one.numel() * one.element_size() for one in step.inputs)
     result = {
         "ms": milliseconds, "peak": peak, "peaks": peaks, "losses": losses,
         "state": torch.cuda.memory_allocated() - inputs, "seconds": settled,
+        "host_ms": host, "ms_without_collecting": without,
     }
-    result["kernels"] = kernels_of(step)
+    result["kernels"], result["kernels_ms"], result["launched"] = kernels_of(step)
     if step.plan is not None:
         plan = step.plan()
         result.update(
@@ -142,13 +159,16 @@ def measured(row, way, told):
 
 
 def kernels_of(step):
-    """Those that take most, with their microseconds and calls in a step."""
+    """Those that take most, with their microseconds and calls in a step; the
+    milliseconds and the number of all."""
     from torch.profiler import ProfilerActivity, profile
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         step()
     kernels = sorted(seen.key_averages(), key=lambda one: -one.self_device_time_total)
-    return [[one.key[:80], round(one.self_device_time_total), one.count]
-            for one in kernels[:20]]
+    return ([[one.key[:80], round(one.self_device_time_total), one.count]
+             for one in kernels[:20]],
+            sum(one.self_device_time_total for one in kernels) / 1e3,
+            sum(one.count for one in kernels))
 
 
 def run_row(row, path, ends):

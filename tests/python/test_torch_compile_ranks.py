@@ -18,13 +18,6 @@ def test_ddp_of_a_compiled_model(told):
     as_without_a_plan(told)
 
 
-def test_a_compiled_ddp(told):
-    as_without_a_plan(told)
-
-
 def test_a_compiled_ddp_in_buckets(told):
     as_without_a_plan(told)
 
-
-def test_accumulated_without_sync(told):
-    as_without_a_plan(told)

@@ -17,6 +17,9 @@ _MARGIN = 16
 # its step needs besides: Adam's.
 _STATE, _TEMPORARY = 2, 1
 
+# Steps after something was compiled: the first takes memory for that, both take longer.
+_WARM_UP = 2
+
 
 def free_budget(device: torch.device) -> Optional[int]:
     """What this process may use of a GPU, less a margin."""
@@ -51,7 +54,7 @@ class Watch:
         self._device = device
         self._gpu = device.type == "cuda"
         self._backward = False  # has begun in this step
-        self._fresh = True  # something was compiled in this step, which takes memory
+        self._fresh = _WARM_UP  # steps that are not measured
         self._forward: Dict[Any, int] = {}
         self._behind: Dict[Any, int] = {}  # backward
         self._between = self._after = 0
@@ -63,7 +66,7 @@ class Watch:
 
     def expect(self, around: Surroundings) -> None:
         """Before the first graph of a step runs."""
-        self._fresh = True
+        self._fresh = _WARM_UP
         if self._gpu and self._hook is None:
             # Others may reset the statistics between two steps.
             self._hook = register_optimizer_step_post_hook(self._optimized)
@@ -74,7 +77,7 @@ class Watch:
             self.around = around
 
     def compiled(self) -> None:
-        self._fresh = True
+        self._fresh = _WARM_UP
 
     def between_steps(self) -> bool:
         return self._backward
@@ -85,13 +88,13 @@ class Watch:
         """As the next step begins: None if another step than the planned one ran;
         otherwise whether it was measured. Corrects what the next plan expects."""
         same = list(self.order) == list(planned)
-        measured = same and not self._fresh
+        measured = same and self._fresh == 0
         self.peak = None
         if self._gpu and measured and choice is not None:
             self._correct(choice)
         self.order, self._forward, self._behind = [], {}, {}
         self._between, self._after, self._passes = 0, 0, []
-        self._backward, self._fresh = False, False
+        self._backward, self._fresh = False, max(0, self._fresh - 1)
         return measured if same else None
 
     def _correct(self, choice: Choice) -> None:

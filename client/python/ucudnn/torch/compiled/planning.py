@@ -16,6 +16,9 @@ from ucudnn.torch.compiled.describing import Description, Segment
 # Nothing moves.
 _LINK = {"d2h_bytes_per_us": 1.0, "h2d_bytes_per_us": 1.0}
 _SECONDS = 20.0
+# What a step on a GPU may need more the next time: one in so many bytes, and a MiB.
+_BETWEEN = 50
+_SLACK = 1 << 20
 
 
 @dataclass
@@ -81,10 +84,12 @@ def planned(
     except NoPlan as error:
         if error.least is None:
             raise
+        least = error.least
+        if parts[0].described.device.type == "cuda":
+            least += least // _BETWEEN + _SLACK
         raise NoPlan(
-            f"compile: budget: {budget} bytes; the least that is accepted is "
-            f"{error.least}",
-            error.least,
+            f"compile: budget: {budget} bytes; the least that is accepted is {least}",
+            least,
         ) from error
     predicted, layouts = step.followed(answer)
     return Choice(layouts, predicted, plain, answer.lower_bound_us, answer.cut_off)
