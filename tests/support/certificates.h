@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,7 @@ class Certificates {
     return fmt::format("@{}", end.time_since_epoch().count());
   }
   void Script(std::vector<std::string> words) const {
+    const std::lock_guard lock(mutex_);  // openssl's register has one writer
     words.insert(words.begin(), ScriptPath("certificates.sh"));
     words.insert(words.end(), {"--dir", folder_.path()});
     const Finished done = Run(words);
@@ -93,6 +95,7 @@ class Certificates {
   }
 
   TemporaryFolder folder_;
+  mutable std::mutex mutex_;
   std::string tokens_;
 };
 

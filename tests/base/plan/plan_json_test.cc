@@ -1,5 +1,4 @@
 #include "base/plan/plan_json.h"
-#include "tests/support/trials.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +6,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {

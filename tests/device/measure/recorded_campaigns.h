@@ -26,6 +26,31 @@
 
 namespace ucudnn::test {
 
+template <class T>
+T Value(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return *std::move(result);
+}
+
+struct RecordedNetwork {
+  Network network;
+  Profile profile;
+};
+
+// Read once, which takes a second under sanitizers.
+inline const RecordedNetwork& AlexNetOnH200() {
+  static const RecordedNetwork recorded = [] {
+    RecordedNetwork read = {
+        Value(ReadNetworkFile(DataPath("networks/alexnet_torchvision.csv"),
+                              BatchSize(256))),
+        Value(ReadProfileFile(
+            DataPath("h200/alexnet_conv2-5_b256_all_fp32.csv.gz")))};
+    read.network.name = "alexnet";
+    return read;
+  }();
+  return recorded;
+}
+
 // How much a device's times vary between measurements.
 struct Noise {
   double part = 0;          // standard deviation, relative to the time
@@ -89,12 +114,7 @@ class RecordedCampaigns {
   static constexpr BatchSize kBatch{256};
 
   explicit RecordedCampaigns(const Noise& noise = {}) {
-    const std::string data = test::DataPath("");
-    Network network = Value(
-        ReadNetworkFile(data + "/networks/alexnet_torchvision.csv", kBatch));
-    network.name = "alexnet";
-    profile_ = Value(
-        ReadProfileFile(data + "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz"));
+    const Network& network = AlexNetOnH200().network;
     device_ = std::make_unique<NoisyDevice>(
         Value(OpenRecordedDevice(profile_, network, "")), noise);
     bench_ = std::make_unique<MeasureBench>(*device_);
@@ -159,12 +179,6 @@ class RecordedCampaigns {
   Nanoseconds BestTime(Bytes limit) const { return TimeOf(profile_, limit); }
 
  private:
-  template <class T>
-  static T Value(Result<T> result) {
-    if (!result) throw std::runtime_error(result.error().message);
-    return *std::move(result);
-  }
-
   Nanoseconds TrueTime(std::size_t kernel, const MicroBatch& micro) const {
     const auto key = std::tuple(micro.batch, micro.algorithm);
     return times_.at(kernel).at(key);
@@ -193,7 +207,7 @@ class RecordedCampaigns {
     measured->spent += bench_->spent() - before;
   }
 
-  Profile profile_;
+  const Profile& profile_ = AlexNetOnH200().profile;
   std::unique_ptr<Device> device_;
   std::unique_ptr<MeasureBench> bench_;
   std::vector<ConvProblem> kernels_;

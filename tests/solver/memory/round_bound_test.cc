@@ -326,7 +326,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
   std::mt19937 random(1);
   for (const bool workspace : {false, true}) {
     int above_the_sum = 0;
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < Trials(30); ++i) {
       const TrainingGraph graph = RandomGraph(random, {.workspace = workspace});
       Bytes most;
       for (const MemoryBlock& block : graph.blocks) most += block.bytes;
@@ -337,7 +337,7 @@ TEST(RoundBoundTest, IsNeverAboveTheOptimum) {
         if (bound > *IdealTime(graph)) ++above_the_sum;
       }
     }
-    EXPECT_GT(above_the_sum, 15);
+    EXPECT_GT(above_the_sum, kSlowed ? 0 : 15);
   }
 }
 
@@ -382,7 +382,7 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
   for (const bool workspace : {false, true}) {
     int above_the_sum = 0;
     int within_a_tenth = 0;
-    for (int i = 0; i < (kSlowed ? 40 : 80); ++i) {
+    for (int i = 0; i < Trials(80); ++i) {
       // A unit a microsecond, as tasks compute.
       const TrainingGraph graph =
           RandomGraph(random, {.link_rate = static_cast<double>(kAligned),
@@ -403,6 +403,7 @@ TEST(RoundBoundTest, IsNeverAboveAPlanThatMovesBlocks) {
         if (plan->time < bound * 1.1) ++within_a_tenth;
       }
     }
+    if (kSlowed) continue;  // too few
     EXPECT_GT(above_the_sum, 10);
     EXPECT_GT(within_a_tenth, 0);
   }

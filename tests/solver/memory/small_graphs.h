@@ -15,6 +15,7 @@
 #include "base/training/costs.h"
 #include "solver/memory/policies.h"
 #include "tests/support/small_networks.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn::test {
 
@@ -36,6 +37,13 @@ inline std::vector<TrainingGraph> SmallGraphs(std::int64_t batch) {
           OnSmallDevice(SmallInception(batch)),
           OnSmallDevice(SmallExcitation(batch)),
           OnSmallDevice(SmallChain(batch), 0.2)};
+}
+
+// Fewer of them under sanitizers.
+inline std::vector<TrainingGraph> SomeSmallGraphs(std::int64_t batch) {
+  std::vector<TrainingGraph> graphs = SmallGraphs(batch);
+  if (kSlowed) graphs.resize(2);
+  return graphs;
 }
 
 // Builds the training graph of a mini-batch of one image from blocks of given

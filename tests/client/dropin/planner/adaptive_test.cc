@@ -6,13 +6,11 @@
 
 #include <set>
 
-#include "base/onnx/network_file.h"
 #include "client/dropin/planner/planner.h"
 #include "device/measure/campaign.h"
 #include "solver/micro_batch/wr.h"
-#include "tests/support/paths.h"
+#include "tests/device/measure/recorded_campaigns.h"
 #include "tests/support/process.h"
-#include "tests/support/recorded_device.h"
 
 namespace ucudnn {
 namespace {
@@ -24,20 +22,10 @@ constexpr BatchSize kBatch(256);
 class LocalAdaptiveTest : public ::testing::Test {
  protected:
   LocalAdaptiveTest() {
-    const std::string data = test::DataPath("");
-    auto network =
-        ReadNetworkFile(data + "/networks/alexnet_torchvision.csv", kBatch);
-    UCUDNN_CHECK(network.has_value());
-    network->name = "alexnet";
-    auto profile =
-        ReadProfileFile(data + "/h200/alexnet_conv2-5_b256_all_fp32.csv.gz");
-    UCUDNN_CHECK(profile.has_value());
-    profile_ = *std::move(profile);
-    auto device = OpenRecordedDevice(profile_, *network, "");
-    UCUDNN_CHECK(device.has_value());
-    device_ = *std::move(device);
+    const Network& network = test::AlexNetOnH200().network;
+    device_ = test::Value(OpenRecordedDevice(profile_, network, ""));
     for (const Kernel& kernel :
-         KernelsOf(*network, Precision::kFp32, Layout::kNchw)) {
+         KernelsOf(network, Precision::kFp32, Layout::kNchw)) {
       if (kernel.layer == "conv2") problems_.push_back(kernel.problem);
     }
   }
@@ -76,7 +64,7 @@ class LocalAdaptiveTest : public ::testing::Test {
     return sizes;
   }
 
-  Profile profile_;
+  const Profile& profile_ = test::AlexNetOnH200().profile;
   std::unique_ptr<Device> device_;
   std::vector<ConvProblem> problems_;
   int asked_ = 0;

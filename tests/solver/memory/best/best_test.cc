@@ -21,11 +21,11 @@ namespace ucudnn {
 namespace {
 
 using test::PeakOf;
-using test::SmallGraphs;
+using test::SomeSmallGraphs;
 
 TEST(BestTest, IsNeverSlowerThanAnyPolicyAtAnySubBatch) {
   int faster = 0;
-  for (const TrainingGraph& graph : SmallGraphs(16)) {
+  for (const TrainingGraph& graph : SomeSmallGraphs(16)) {
     const Bytes peak = PeakOf(graph);
     for (const int eighths :
          kSlowed ? std::vector{3, 6} : std::vector{2, 3, 4, 6, 8}) {
@@ -44,11 +44,11 @@ TEST(BestTest, IsNeverSlowerThanAnyPolicyAtAnySubBatch) {
       }
     }
   }
-  EXPECT_GT(faster, kSlowed ? 60 : 200);
+  EXPECT_GT(faster, kSlowed ? 20 : 200);
 }
 
 TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
-  for (const TrainingGraph& graph : SmallGraphs(16)) {
+  for (const TrainingGraph& graph : SomeSmallGraphs(16)) {
     std::optional<Nanoseconds> before;
     const double octave =
         std::log2(static_cast<double>(LowerBoundBytes(graph, false).count()));
@@ -69,7 +69,7 @@ TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
 }
 
 TEST(BestTest, IsNeverSlowerWithMoreWays) {
-  for (const TrainingGraph& graph : SmallGraphs(kSlowed ? 1 : 4)) {
+  for (const TrainingGraph& graph : SomeSmallGraphs(kSlowed ? 1 : 4)) {
     for (int eighths = 3; eighths <= 5; eighths += kSlowed ? 3 : 1) {
       const auto plan = [&](bool recompute, bool offload_weights) {
         return PlanBest(graph, {.budget = PeakOf(graph) * eighths / 8,
@@ -126,7 +126,7 @@ TEST(BestTest, DividesConvolutionsWhereWorkspaceIsShort) {
 
 TEST(BestTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   int recomputing = 0;
-  for (TrainingGraph graph : SmallGraphs(16)) {
+  for (TrainingGraph graph : SomeSmallGraphs(16)) {
     graph.device.d2h_rate = graph.device.h2d_rate = 50;
     for (const int eighths :
          kSlowed ? std::vector{5} : std::vector{4, 5, 6, 7}) {

@@ -11,6 +11,7 @@
 #include "solver/memory/policies.h"
 #include "tests/support/paper_networks.h"
 #include "tests/support/small_networks.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -78,7 +79,8 @@ TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
         test::PaperResNet34(128), test::PaperResNet34(256),
         test::PaperResNet50(64), test::PaperResNet152(32)}) {
     const TrainingGraph graph = OnK40(network);
-    for (const double gigabytes : {2.5, 4.0, 6.0, 8.0, 12.0}) {
+    for (const double gigabytes :
+         kSlowed ? std::vector{4.0} : std::vector{2.5, 4.0, 6.0, 8.0, 12.0}) {
       const MemoryRequest request = WithBudget(gigabytes);
       const Result<MemoryPlan> ours = Plan("modnn", graph, request);
       ASSERT_TRUE(ours) << ours.error().message;
@@ -92,7 +94,7 @@ TEST(ModnnTest, IsNeverSlowerThanVdnnOnAK40) {
       }
     }
   }
-  EXPECT_GT(compared, 50);
+  EXPECT_GT(compared, kSlowed ? 10 : 50);
 }
 
 TEST(ModnnTest, IsDeterministic) {
