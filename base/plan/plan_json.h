@@ -15,10 +15,10 @@
 //
 // A kernel also has `offset_bytes` and `problem` (base/conv_problem.h) where
 // the plan knows them. A job's plan has its request and the ranks, each with a
-// workspace plan; its fields are those of v1::Plan
-// (proto/ucudnn/v1/types.proto) in the mapping of proto/json.h. Bytes are
-// integers. Times are numbers of microseconds, exact to the nanosecond up to
-// 2^51 ns (26 days).
+// workspace plan. Its fields are those of the messages in which plans travel,
+// in protobuf's mapping to JSON, except numbers: bytes are integers, and times
+// are numbers of microseconds, exact to the nanosecond up to 2^51 ns (26
+// days).
 
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>

@@ -10,7 +10,7 @@
 
 #include "base/training/json.h"
 #include "device/measure/device_model.h"
-#include "device/registry.h"
+#include "device/open_devices.h"
 
 namespace ucudnn {
 namespace {
