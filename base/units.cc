@@ -1,6 +1,8 @@
 #include "base/units.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -23,11 +25,19 @@ constexpr std::array kUnits = {
     Unit{"GiB", std::int64_t{1} << 30},
     Unit{"TiB", std::int64_t{1} << 40},
     Unit{"KB", 1'000},
-    Unit{"kB", 1'000},
     Unit{"MB", 1'000'000},
     Unit{"GB", 1'000'000'000},
     Unit{"TB", 1'000'000'000'000},
 };
+
+// In any case, and Kubernetes' "Mi" for "MiB"; "M" is 1000 * 1000 there and
+// 1024 * 1024 elsewhere.
+bool IsUnit(std::string_view name, std::string_view text) {
+  if (text.size() == 2 && name.size() == 3) name.remove_suffix(1);
+  return std::ranges::equal(name, text, [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  });
+}
 
 // Parses all of `text` as a finite double; false if it is none.
 bool ParseDouble(std::string_view text, double* value) {
@@ -55,7 +65,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
   if (!unit.empty()) {
     scale = 0;
     for (const Unit& known : kUnits) {
-      if (known.name == unit) scale = known.bytes;
+      if (IsUnit(known.name, unit)) scale = known.bytes;
     }
     if (scale == 0) return bad();
   }

@@ -108,9 +108,9 @@ constexpr Bytes operator""_GiB(unsigned long long n) {
 }  // namespace literals
 
 // A size as people write it: plain bytes ("1048576"), or a number with a unit
-// of 1024 ("8MiB", "1.5GiB", "64 KiB") or of 1000 ("8MB"), rounded down to
-// whole bytes. kInvalidArgument for anything else, also a fraction of plain
-// bytes; kOutOfRange beyond 2^62.
+// of 1024 ("8MiB", "1.5GiB", "64 KiB", "8Mi") or of 1000 ("8MB"), in any case,
+// rounded down to whole bytes. kInvalidArgument for anything else, also a
+// fraction of plain bytes; kOutOfRange beyond 2^62.
 Result<Bytes> ParseBytes(std::string_view text);
 
 // The shortest exact text that ParseBytes reads back: "64MiB", "1000".

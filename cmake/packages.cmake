@@ -172,16 +172,35 @@ ucudnn_package_files(ucudnn PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/quickstart.sh
 ucudnn_package_files(ucudnn
   FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.csv
   DESTINATION share/ucudnn/quickstart)
+# In the repository's folders, since programs and guides refer to them so.
+ucudnn_package_files(ucudnn FILES ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  DESTINATION share/doc/ucudnn)
+ucudnn_package_files(ucudnn
+  FILES ${PROJECT_SOURCE_DIR}/docs/allocation.md
+        ${PROJECT_SOURCE_DIR}/docs/glossary.md ${PROJECT_SOURCE_DIR}/docs/memory.md
+  DESTINATION share/doc/ucudnn/docs)
+ucudnn_package_files(ucudnn DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guide
+  DESTINATION share/doc/ucudnn/docs)
 ucudnn_package(ucudnn
   COMPONENTS programs
   PROGRAMS ucudnn ucudnn-rehearse ucudnn-train ucudnn-train-memory
   SECTION science
   RECOMMENDS openmpi-bin
-  SUGGESTS ucudnn-coord ucudnn-agent python3-ucudnn
+  SUGGESTS ucudnn-coord ucudnn-agent ucudnn-glpk python3-ucudnn
   SUMMARY "plans for training on unlike GPUs: the command"
   DESCRIPTION "The command ucudnn requests plans from a coordinator, or makes them from
 files, and shows what the cluster does. ucudnn-rehearse checks plans on MPI
 ranks, and ucudnn-train and ucudnn-train-memory train with them.")
+if(UCUDNN_WITH_GLPK)
+  ucudnn_package(ucudnn-glpk
+    COMPONENTS glpk
+    PROGRAMS ucudnn-glpk
+    SECTION science
+    SUMMARY "plans for training on unlike GPUs: GLPK as the solver"
+    DESCRIPTION "ucudnn-glpk solves the integer programmes that ucudnn solve --write-lp
+writes, for --solver glpk. It links GLPK and so, as a whole, is under the GNU
+General Public License, version 3 or later.")
+endif()
 set(FILES ${PROJECT_BINARY_DIR}/packages/python3-ucudnn)
 foreach(SCRIPT postinst prerm)
   configure_file(${UCUDNN_PACKAGES}/python.${SCRIPT} ${FILES}/${SCRIPT} COPYONLY)

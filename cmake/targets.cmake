@@ -106,7 +106,7 @@ endfunction()
 
 # ucudnn_tests(ROOM SRCS a_test.cc ... DEPS ...
 #              [HELPERS ...] [PROGRAMS ...] [LABEL unit|contract|integration]
-#              [THREADS] [TIMEOUT seconds])
+#              [THREADS] [WAITS] [TIMEOUT seconds])
 # One GoogleTest program, ROOM_tests. Each of SRCS is a ctest entry, which runs
 # in a process of its own and is named by its path: tests/solver/joint_test.cc
 # is solver/joint_test, and `ctest -R ^solver/` runs the room. HELPERS are
@@ -115,14 +115,15 @@ endfunction()
 #
 # LABEL is unit by default; the target unit_tests, not all, builds the tests
 # with that label. THREADS adds the label threads for the thread sanitizer; the target
-# thread_tests builds those.
+# thread_tests builds those. WAITS marks tests that wait more than they compute:
+# tests/run.sh runs two of these at once for each processor.
 #
 # Another call with the same ROOM adds sources, DEPS and PROGRAMS to its
 # program. Give a definition that only one source needs to that source, because
 # all test programs share a precompiled header:
 #   set_source_files_properties(a_test.cc PROPERTIES COMPILE_DEFINITIONS X)
 function(ucudnn_tests ROOM)
-  cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
+  cmake_parse_arguments(A "THREADS;WAITS" "LABEL;TIMEOUT"
     "SRCS;HELPERS;DEPS;PROGRAMS" ${ARGN})
   set(PROGRAM ${ROOM}_tests)
   ucudnn_test_program_(${PROGRAM})
@@ -139,7 +140,7 @@ endfunction()
 # the whole program NAME. For contract suites, and for tests that replace
 # functions of the whole process.
 function(ucudnn_test NAME)
-  cmake_parse_arguments(A "THREADS" "LABEL;TIMEOUT"
+  cmake_parse_arguments(A "THREADS;WAITS" "LABEL;TIMEOUT"
     "SRCS;HELPERS;DEPS;PROGRAMS" ${ARGN})
   ucudnn_test_program_(${NAME})
   add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1)
@@ -199,8 +200,13 @@ function(ucudnn_test_properties_ ENTRY)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 600)
   endif()
+  if(A_WAITS)
+    set(SLOTS 1)
+  else()
+    set(SLOTS 2)
+  endif()
   # OpenMP's threads spin at barriers, which slows a busy machine down.
   set_tests_properties(${ENTRY} PROPERTIES
-    LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT}
+    LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} PROCESSORS ${SLOTS}
     ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()

@@ -236,7 +236,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   });
   supervisor.Ready();
   while (true) {
-    const std::optional<int> signal = signals.Next(kGreetingInterval);
+    const std::optional<int> signal = signals.Next(std::chrono::seconds(1));
     if (signal && *signal != SIGHUP) break;
     if (signal) Reconfigure(reread(), options, coordinator);
     if (rpc->Accepting()) supervisor.Alive();
@@ -442,7 +442,7 @@ CommandLine::CommandLine() {
                    "The least severe level to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_subcommand("check", "Check a file for --config without serving")
-      ->add_option("file", to_check, "The TOML file")
+      ->add_option("FILE", to_check, "The TOML file")
       ->required()
       ->option_text("FILE");
 }

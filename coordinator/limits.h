@@ -43,9 +43,8 @@ inline constexpr int kMaxStepsPerReport = 100'000;
 // Revisions in such a report; each has a row.
 inline constexpr int kMaxBatchesPerReport = 100;
 
-// HTTP connections at once, each with a thread; one address may have half of
-// them. What comes on top takes the place of one that keeps us waiting, or is
-// answered 503.
+// HTTP connections at once; one address may have half of them. What comes on
+// top takes the place of one that keeps us waiting, or is answered 503.
 inline constexpr std::size_t kMaxHttpConnections = 128;
 // The same for the listener of probes and metrics.
 inline constexpr std::size_t kMaxProbeConnections = 16;
@@ -67,6 +66,8 @@ inline constexpr std::size_t kLongBodyBytes = std::size_t{64} << 10;
 // Bytes of a request's line and headers. Each header of some bytes takes about
 // 150 in memory.
 inline constexpr std::size_t kMaxHttpHeadBytes = std::size_t{256} << 10;
+// Of these, the path with its query.
+inline constexpr std::size_t kMaxHttpTargetBytes = 8192;
 
 // Calls that run at once, and that wait for it; what comes on top is answered
 // RESOURCE_EXHAUSTED or 429. Calls that make plans, read networks or move whole
@@ -81,23 +82,20 @@ inline constexpr std::size_t kMaxWaitingShortCalls = 96;
 // coordinator is with other calls, it hears its agents.
 inline constexpr std::size_t kMaxHeartbeats = 16;
 inline constexpr std::size_t kMaxWaitingHeartbeats = 16;
-// Threads of gRPC, which has one for each call, running or waiting.
-inline constexpr int kMaxRpcThreads = 256;
+// Threads that move requests and answers of gRPC between its queue and those
+// that run calls, and those that its reflection may hold.
+inline constexpr int kRpcThreads = 2;
+inline constexpr int kMaxReflectionThreads = 8;
 // An answer counts as unread after so long; clients read most within
-// milliseconds. Beyond so many of one connection, of one caller (by certificate
-// or token) and of all, calls end; further ones of that connection or caller
-// are answered RESOURCE_EXHAUSTED.
+// milliseconds.
 inline constexpr std::chrono::milliseconds kUnreadAfter{250};
-inline constexpr std::ptrdiff_t kMaxUnreadOfAConnection = 16;
-inline constexpr std::ptrdiff_t kMaxUnreadOfACaller = 48;
-inline constexpr std::ptrdiff_t kMaxUnread = 128;
+// Beyond so many bytes of answers on their way, with what a call takes beside
+// its answer, calls end of the connection that has most.
+inline constexpr std::size_t kMaxUnreadBytes = std::size_t{128} << 20;
+inline constexpr std::size_t kRpcCallBytes = std::size_t{16} << 10;
 // After so long the call of an unread answer ends. An answer of kMaxPageBytes
 // takes 10 s at 400 kB/s.
 inline constexpr std::chrono::milliseconds kRpcPatience{20'000};
-// Fewer free threads than that, and the coordinator is not ready.
-inline constexpr std::size_t kLeastFreeRpcThreads = 8;
-// Those that are kept for further calls.
-inline constexpr int kMaxIdleRpcThreads = 64;
 // Descriptors that gRPC's connections leave to others: REST, probes, the
 // database, files. At most half of what the process may open.
 inline constexpr std::size_t kReservedDescriptors = 256;
@@ -110,13 +108,6 @@ inline constexpr int kMaxStreamsPerConnection = 100;
 // About how often idle devices ask for work in a second, all together: the more
 // there are, the longer each waits. A poll costs some 100 us.
 inline constexpr std::int64_t kMaxPollsPerSecond = 1'000;
-
-// A watchdog connects to the gRPC listener this often and awaits its greeting
-// for so long. After so many in a row that did not come it sets the listener up
-// again.
-inline constexpr std::chrono::milliseconds kGreetingInterval{1'000};
-inline constexpr std::chrono::milliseconds kGreetingPatience{2'000};
-inline constexpr int kGreetingsMissed = 3;
 
 // What a plan may need: a dry run of Measure tells beforehand. A million tasks
 // take some 500 MB of the database.
@@ -142,10 +133,10 @@ inline constexpr std::int64_t kMaxTimesToAllocate = 4'000'000;
 inline constexpr std::chrono::milliseconds kAllocateTime{1'000};
 inline constexpr std::chrono::milliseconds kMaxAllocateTime{10'000};
 
-// Plans kept as gRPC sends them, their summaries for lists, and requests whose
+// Plans kept as gRPC sends them, their outlines for lists, and requests whose
 // plans are known. A plan for ResNet-50 on three kinds has some 150 kB.
 inline constexpr std::size_t kMaxCachedPlanBytes = std::size_t{64} << 20;
-inline constexpr std::size_t kMaxCachedSummaryBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxCachedOutlineBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxCachedRequestBytes = std::size_t{8} << 20;
 
 // How long stopping may take, whatever is open. Supervisors commonly kill after

@@ -170,11 +170,6 @@ Metrics::Metrics()
                      .Register(registry_)),
       reads_(Transactions(registry_).Add({{"access", "read"}}, kSeconds)),
       writes_(Transactions(registry_).Add({{"access", "write"}}, kSeconds)),
-      rpc_threads_(prometheus::BuildGauge()
-                       .Name("ucudnn_rpc_threads")
-                       .Help("Threads of gRPC that calls hold")
-                       .Register(registry_)
-                       .Add({})),
       unread_(prometheus::BuildGauge()
                   .Name("ucudnn_rpc_answers_unread")
                   .Help("Answers over gRPC that clients have not read yet")
@@ -187,9 +182,7 @@ Metrics::Metrics()
                         .Register(registry_)
                         .Add({})) {}
 
-void Metrics::SetRpc(std::size_t running, std::size_t unread,
-                     std::size_t ended) {
-  rpc_threads_.Set(static_cast<double>(running));
+void Metrics::SetUnread(std::size_t unread, std::size_t ended) {
   unread_.Set(static_cast<double>(unread));
   unread_ended_.Increment(static_cast<double>(ended));
 }
@@ -207,11 +200,10 @@ void Metrics::CountTransaction(bool write, std::chrono::nanoseconds took) {
       .Observe(std::chrono::duration<double>(took).count());
 }
 
-std::string Metrics::Text(const v1::StatusResponse& status,
-                          std::chrono::nanoseconds age,
-                          const Activity& activity,
-                          const std::map<std::string, std::int64_t>& until)
-    const {
+std::string Metrics::Text(
+    const v1::StatusResponse& status, std::chrono::nanoseconds age,
+    const Activity& activity,
+    const std::map<std::string, std::int64_t>& until) const {
   std::vector<MetricFamily> families = registry_.Collect();
   if (!until.empty()) {
     families.push_back(

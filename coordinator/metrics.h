@@ -33,16 +33,15 @@ class Metrics {
   // Counts a transaction of the database.
   void CountTransaction(bool write, std::chrono::nanoseconds took);
 
-  // How many threads of gRPC calls hold now, and how many of them for answers
-  // that clients do not read; adds the `ended` calls among those.
-  void SetRpc(std::size_t running, std::size_t unread, std::size_t ended);
+  // How many answers over gRPC clients do not read now; adds the calls that
+  // `ended` because of that.
+  void SetUnread(std::size_t unread, std::size_t ended);
 
   // All counters, what the coordinator did, the gauges of `status`, which was
   // read `age` ago, when certificates expire (Guard::Expiries), and those of
   // this process, as OpenMetrics 1.0 text.
   std::string Text(const v1::StatusResponse& status,
-                   std::chrono::nanoseconds age,
-                   const Activity& activity,
+                   std::chrono::nanoseconds age, const Activity& activity,
                    const std::map<std::string, std::int64_t>& until = {}) const;
 
  private:
@@ -51,7 +50,6 @@ class Metrics {
   prometheus::Family<prometheus::Histogram>& durations_;
   prometheus::Histogram& reads_;
   prometheus::Histogram& writes_;
-  prometheus::Gauge& rpc_threads_;
   prometheus::Gauge& unread_;
   prometheus::Counter& unread_ended_;
 };

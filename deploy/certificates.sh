@@ -3,9 +3,10 @@
 # for people without certificates. Needs openssl 3.
 #
 #   certificates.sh init --cluster NAME         makes DIR/ca.crt, ca.key, revoked.pem
-#   certificates.sh issue ROLE NAME [--host HOST,...]
+#   certificates.sh issue ROLE NAME [--host HOST,...] [--renew]
 #                                               makes DIR/ROLE-NAME.crt and .key
-#   certificates.sh revoke FILE.crt             adds it to DIR/revoked.pem
+#   certificates.sh list                        what was issued, and until when it is good
+#   certificates.sh revoke FILE                 adds it to DIR/revoked.pem
 #   certificates.sh token ROLE NAME --tokens FILE
 #                                               adds its hash to FILE and prints it
 #
@@ -14,10 +15,11 @@
 #   --host       names and addresses by which clients reach a coordinator
 #   --dir DIR    the authority's folder; default: /etc/ucudnn/certs
 #   --days N     how long a certificate is good: 3650 for the authority's, else 365
+#   --renew      replace a certificate that is still good, which stays good
 #   --until WHEN the same as a moment that `date -d` reads, such as 2027-06-30
 #
 # Keys are of ECDSA with P-256 and readable by their owner alone. DIR/ca.key need
-# not be on any host of the cluster; DIR/index.txt has what was issued.
+# not be on any host of the cluster; DIR/issued has each certificate, to be revoked.
 set -euf -o pipefail
 umask 077
 export LC_ALL=C
@@ -31,7 +33,7 @@ usage() {
   exit 2
 }
 
-dir=/etc/ucudnn/certs cluster='' hosts='' until='' tokens='' words=()
+dir=/etc/ucudnn/certs cluster='' hosts='' until='' tokens='' renew='' words=()
 while [ $# -gt 0 ]; do
   case $1 in
     --cluster | --days | --dir | --host | --tokens | --until)
@@ -46,6 +48,11 @@ while [ $# -gt 0 ]; do
     --host) hosts=${hosts:+$hosts,}$2 ;;
     --tokens) tokens=$2 ;;
     --until) until=$2 ;;
+    --renew)
+      renew=yes
+      shift
+      continue
+      ;;
     -*) usage "there is no option $1" ;;
     *)
       words+=("$1")
@@ -84,12 +91,15 @@ open_folder() {
   trap 'rm -rf "$new"' EXIT
 }
 
-open_authority() {
+check_authority() {
   local file
   for file in ca.crt ca.key index.txt; do
     [ -f "$dir/$file" ] ||
       fail "$dir has no authority: there is no $file; certificates.sh init makes one"
   done
+}
+open_authority() {
+  check_authority
   open_folder
 }
 
@@ -101,6 +111,7 @@ sign() {
   start=$(($(date +%s) - 300))
   end=$(date -d "$until" +%s 2>"$new/said") || usage "--until: $(cat "$new/said")"
   write_config
+  mkdir -p "$dir/issued"
   printf '%s\n' '[extensions]' subjectKeyIdentifier=hash "$@" >>"$new/config"
   # shellcheck disable=SC2086
   (cd "$dir" && run_openssl ca -config "$new/config" -batch -notext \
@@ -116,7 +127,7 @@ write_config() {
 default_ca = authority
 [authority]
 database = index.txt
-new_certs_dir = $(basename "$new")
+new_certs_dir = issued
 rand_serial = yes
 unique_subject = no
 default_md = sha256
@@ -157,6 +168,36 @@ init() {
   echo "$dir/ca.crt"
 }
 
+# state FILE: good, expired or revoked.
+state() {
+  local serial
+  serial=$(openssl x509 -in "$1" -noout -serial)
+  if grep -q "^R.*${serial#*=}" "$dir/index.txt"; then
+    echo revoked
+  elif openssl x509 -in "$1" -noout -checkend 0 >/dev/null; then
+    echo good
+  else
+    echo expired
+  fi
+}
+last_day() {
+  local end
+  end=$(openssl x509 -in "$1" -noout -enddate)
+  date -u -d "${end#*=}" +%F
+}
+
+list() {
+  local serial file whose
+  check_authority
+  printf '%-8s %-10s %-24s %s\n' STATE UNTIL WHOSE FILE
+  cut -f4 "$dir/index.txt" | while read -r serial; do
+    file=$dir/issued/$serial.pem
+    whose=$(openssl x509 -in "$file" -noout -ext subjectAltName 2>/dev/null |
+      grep -o 'spiffe://[^, ]*' | cut -d/ -f4-) || whose='the authority'
+    printf '%-8s %-10s %-24s %s\n' "$(state "$file")" "$(last_day "$file")" "$whose" "$file"
+  done
+}
+
 issue() {
   local role=$1 name=$2 host names usage=clientAuth
   check_role "$role"
@@ -170,6 +211,10 @@ issue() {
   fi
   until=${until:-365 days}
   open_authority
+  local old=$dir/$role-$name.crt
+  if [ -z "$renew" ] && [ -f "$old" ] && [ "$(state "$old")" = good ]; then
+    fail "$old is good until $(last_day "$old"); --renew replaces it and its key"
+  fi
   cluster=$(openssl x509 -in "$dir/ca.crt" -noout -subject -nameopt sep_multiline |
     sed -n 's/^ *CN=//p')
   names=URI:spiffe://$cluster/$role/$name
@@ -225,8 +270,10 @@ token() {
 
 case ${words[0]-}:${#words[@]} in
   init:1) init ;;
+  list:1) list ;;
   issue:3) issue "${words[@]:1}" ;;
   revoke:2) revoke "${words[@]:1}" ;;
   token:3) token "${words[@]:1}" ;;
-  *) usage "'${words[*]-}' is not init, issue ROLE NAME, revoke FILE or token ROLE NAME" ;;
+  *) usage "'${words[*]-}' is not init, issue ROLE NAME, list, revoke FILE or" \
+    "token ROLE NAME" ;;
 esac

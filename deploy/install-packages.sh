@@ -16,16 +16,17 @@ packages=(
   libtomlplusplus-dev libyaml-cpp-dev zlib1g-dev coinor-libcbc-dev
   # service
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
-  libsqlitecpp-dev libsqlite3-dev libcpp-httplib-dev prometheus-cpp-dev
+  libsqlitecpp-dev libsqlite3-dev libboost-dev prometheus-cpp-dev
   libcurl4-openssl-dev libssl-dev
   # optional parts
-  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpq-dev
+  libdnnl-dev libonnx-dev libopenmpi-dev openmpi-bin libpq-dev libglpk-dev
 )
 # npm builds the page of ucudnn-coord; one from elsewhere will do.
 command -v npm >/dev/null || packages+=(npm)
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
-  postgresql libglpk-dev curl openssl python3 clang libclang-rt-14-dev
+  libcpp-httplib-dev
+  postgresql curl openssl python3 clang libclang-rt-14-dev
   lld
   python3-venv
   libcurl3-gnutls

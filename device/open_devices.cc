@@ -49,6 +49,12 @@ Result<Devices> OpenCpus([[maybe_unused]] const DeviceOptions& options) {
 #ifdef UCUDNN_WITH_ONEDNN
   const std::vector<int> cores = AvailableCores();
   const int available = static_cast<int>(cores.size());
+  if (options.cpu_threads > available) {
+    return Fail(Code::kInvalidArgument,
+                "{} threads of a CPU device are requested; up to {} are "
+                "accepted, one for each core that this process may use",
+                options.cpu_threads, available);
+  }
   const int threads = options.cpu_threads > 0
                           ? options.cpu_threads
                           : std::max(1, UsableCores() / options.cpu_devices);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "proto/json.h"
 
 namespace ucudnn {
 namespace {
@@ -246,6 +247,10 @@ v1::Plan ToProto(const JobPlan& plan) {
     m.set_plan_json(memory.plan);
   }
   return message;
+}
+
+std::string ToJsonText(const JobPlan& plan) {
+  return JsonText(ToProto(plan)) + "\n";
 }
 
 Result<JobPlan> FromProto(const v1::Plan& message) {

@@ -6,6 +6,8 @@
 // Messages from the wire are checked: kInvalidArgument names the field. Plans
 // are checked by Validate (base/plan/plan.h, job_plan.h).
 
+#include <string>
+
 #include "base/plan/job_plan.h"
 #include "base/plan/plan.h"
 #include "base/result.h"
@@ -24,6 +26,8 @@ Result<JobRequest> FromProto(const v1::PlanRequest& request);
 // Ranks that share a workspace plan are told it once (workspace_of_rank).
 v1::Plan ToProto(const JobPlan& plan);
 Result<JobPlan> FromProto(const v1::Plan& plan);
+// As JSON, as plan files have it, which base/plan/plan_json.h reads.
+std::string ToJsonText(const JobPlan& plan);
 // The rank's workspace plan, whichever rank has it told.
 const v1::WorkspacePlan& WorkspaceOf(const v1::Plan& plan, int rank);
 

@@ -17,39 +17,6 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
 
-Json Value(const Message& message, const FieldDescriptor& field, int index) {
-  const Reflection& r = *message.GetReflection();
-  const bool repeated = field.is_repeated();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return repeated ? r.GetRepeatedInt32(message, &field, index)
-                      : r.GetInt32(message, &field);
-    case FieldDescriptor::CPPTYPE_INT64: {
-      const std::int64_t value =
-          repeated ? r.GetRepeatedInt64(message, &field, index)
-                   : r.GetInt64(message, &field);
-      if (IsTime(field)) return Microseconds(Nanoseconds(value));
-      return value;
-    }
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return repeated ? r.GetRepeatedDouble(message, &field, index)
-                      : r.GetDouble(message, &field);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return repeated ? r.GetRepeatedBool(message, &field, index)
-                      : r.GetBool(message, &field);
-    case FieldDescriptor::CPPTYPE_STRING: {
-      std::string text = repeated ? r.GetRepeatedString(message, &field, index)
-                                  : r.GetString(message, &field);
-      return IsJson(field) ? JsonOf(text) : Json(std::move(text));
-    }
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(repeated ? r.GetRepeatedMessage(message, &field, index)
-                             : r.GetMessage(message, &field));
-    default:
-      UCUDNN_CHECK(false);  // a field type that ucudnn.v1 does not use
-  }
-}
-
 template <class... Args>
 tl::unexpected<Error> Bad(const std::string& path, const Json& value,
                           std::string_view accepted) {
@@ -174,25 +141,6 @@ Status Fill(const std::string& path, const Json& json, Message* message) {
 }
 
 }  // namespace
-
-Json ToJson(const Message& message) {
-  const auto& descriptor = *message.GetDescriptor();
-  const Reflection& r = *message.GetReflection();
-  Json json = Json::object();
-  for (int i = 0; i < descriptor.field_count(); ++i) {
-    const FieldDescriptor& field = *descriptor.field(i);
-    Json& value = json[JsonName(field)];
-    if (field.is_repeated()) {
-      value = Json::array();
-      for (int k = 0; k < r.FieldSize(message, &field); ++k) {
-        value.push_back(Value(message, field, k));
-      }
-    } else if (!field.has_presence() || r.HasField(message, &field)) {
-      value = Value(message, field, 0);
-    }
-  }
-  return json;
-}
 
 Status FromJson(const Json& json, Message* message) {
   return Fill("", json, message);

@@ -3,9 +3,9 @@
 
 // Messages as JSON, for REST, `-o json` and plan files. It differs from
 // protobuf's own mapping: names stay as in the .proto file, 64-bit integers are
-// JSON numbers, a field *_ns is a number *_us of microseconds, a field *_json,
-// whose text is JSON, is that JSON without the suffix (null if it is empty),
-// every field is present, and an unset optional one is null.
+// JSON numbers, a field *_ns is a number *_us of microseconds, a field *_json
+// is the JSON that it holds, without the suffix (null if it is empty), every
+// field is present, and an unset optional one is null.
 
 #include <google/protobuf/message.h>
 
@@ -16,11 +16,13 @@
 
 namespace ucudnn {
 
-nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
-
-// The text of ToJson, indented by two spaces, in a tenth of the time. Bytes
-// that are not UTF-8 are replaced.
+// Indented by two spaces, but for the text of *_json fields, which is copied as
+// it is. Bytes that are not UTF-8 are replaced.
 std::string JsonText(const google::protobuf::Message& message);
+// The same in one line.
+std::string JsonLine(const google::protobuf::Message& message);
+// The same as a tree, in ten times the time.
+nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
 // Fills `message` from `json`. Fields may be absent or null and then keep
 // their value. kInvalidArgument, naming the path, the value and what is

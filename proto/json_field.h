@@ -5,7 +5,6 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -30,12 +29,6 @@ inline std::string JsonName(const google::protobuf::FieldDescriptor& field) {
   if (IsTime(field)) name.replace(name.size() - 2, 2, "us");
   if (IsJson(field)) name.resize(name.size() - kJsonSuffix.size());
   return name;
-}
-
-// A text that is not JSON counts as empty.
-inline nlohmann::ordered_json JsonOf(const std::string& text) {
-  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  return json.is_discarded() ? nlohmann::ordered_json() : json;
 }
 
 }  // namespace ucudnn

@@ -3,10 +3,11 @@
 #
 #   bash tests/nightly.sh [SECONDS]
 #
-# Compiles each source and header alone, and the programs of tests/gpu and
-# tests/bench; kills daemons 1,000 times; cuts links between hosts for a minute;
-# tries all of the sweep over memory plans; and fuzzes each target for SECONDS
-# (60). Goes on after a failure, and says at the end what failed.
+# Compiles each source and header alone, optimised, which GCC warns more about,
+# and the programs of tests/gpu and tests/bench; runs the unit tests with all of
+# their random instances; kills daemons 1,000 times; cuts links between hosts for
+# a minute; tries all of the sweep over memory plans; and fuzzes each target for
+# SECONDS (60). Goes on after a failure, and says at the end what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export UCUDNN_BUILD=build/dev
@@ -18,9 +19,10 @@ step() {
 }
 
 bash deploy/install-packages.sh --tests && bash deploy/python-venv.sh || exit
-step cmake --preset dev
+step cmake --preset dev -DUCUDNN_WERROR=ON
 step cmake --build --preset dev -t all -t all_verify_interface_header_sets \
-  -t tests/gpu/all -t tests/bench/all
+  -t tests/gpu/all -t tests/bench/all -t unit_tests
+step ctest --preset dev -L unit -j "$((2 * $(nproc)))"
 step bash tests/integration/history/long.sh 1000
 step bash tests/integration/hosts/minute.sh 60
 step python3 tests/sweep/memory_plans.py --full --ucudnn build/dev/bin/ucudnn

@@ -78,6 +78,11 @@ Result<Graph> ParseGraph(std::string_view contents, std::string_view name,
 Result<std::string> ReadNetworkContents(const std::string& path,
                                         const InputShapes& shapes, Bytes max) {
   UCUDNN_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, max));
+  if (contents.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "{}: it is empty; an ONNX model or CSV is accepted",
+                Excerpt(path, 4096));
+  }
   return WithShapes(std::move(contents), shapes, Excerpt(path, 4096));
 }
 

@@ -14,17 +14,9 @@ namespace ucudnn {
 
 inline constexpr Bytes kMaxPlanFile = 1_GiB;
 
-// Plain text whatever the plan's texts are: what is not UTF-8 is replaced.
-std::string ToJsonText(const JobPlan& plan);
-
 // The errors of ReadFile (base/files/file.h), with at most kMaxPlanFile, and of
 // ParseJobPlan.
 Result<JobPlan> ReadPlanFile(const std::string& path);
-
-// Creates the folder if need be, and replaces the file in one step: whoever
-// reads it, after a crash too, sees the old plan or the new one. kUnknown with
-// the system's reason if it cannot be written.
-Status WritePlanFile(const std::string& path, const JobPlan& plan);
 
 }  // namespace ucudnn
 

@@ -143,27 +143,6 @@ Status ReadRank(const Json& json, std::string path,
   return object.status();
 }
 
-Json ToJson(const std::optional<JobMemory>& memory) {
-  if (!memory) return nullptr;
-  return {{"budget_bytes", memory->budget.count()},
-          {"policy", memory->policy},
-          {"recompute", memory->recompute},
-          {"offload_weights", memory->offload_weights}};
-}
-
-Json ToJson(const JobRequest& request) {
-  return {{"network", request.network},
-          {"batch", request.batch.count()},
-          {"device_kinds", request.device_kinds},
-          {"workspace_limit_bytes", request.workspace_limit.count()},
-          {"total_workspace_bytes", request.total_workspace.count()},
-          {"batch_policy", Name(request.policy)},
-          {"precision", Name(request.precision)},
-          {"layout", Name(request.layout)},
-          {"memory", ToJson(request.memory)},
-          {"exclude_ranks", request.exclude_ranks}};
-}
-
 Json ToJson(const KernelPlan& kernel) {
   Json json;
   json["layer"] = kernel.layer;
@@ -219,46 +198,6 @@ Json ToJson(const WorkspacePlan& plan) {
     kernels.push_back(ToJson(kernel));
   }
   json["kernels"] = std::move(kernels);
-  return json;
-}
-
-Json ToJson(const JobPlan& plan) {
-  Json json;
-  json["id"] = plan.id;
-  json["revision"] = plan.revision;
-  json["request"] = ToJson(plan.request);
-  json["network_revision"] = plan.network_revision;
-  json["predicted_us"] = Microseconds(plan.predicted);
-  json["lower_bound_us"] = Microseconds(plan.lower_bound);
-  json["optimal"] = plan.optimal;
-  json["cut_off"] = plan.cut_off;
-  json["undivided_us"] = OptionalTime(plan.undivided);
-  json["under_load_us"] = OptionalTime(plan.under_load);
-  Json ranks = Json::array();
-  const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);
-  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
-    const RankPlan& rank = plan.ranks[r];
-    const bool own = owners[r] == r;
-    ranks.push_back({{"rank", r},
-                     {"device_kind", rank.device_kind},
-                     {"batch", rank.batch.count()},
-                     {"weight", rank.weight},
-                     {"workspace", own ? ToJson(*rank.workspace) : Json()},
-                     {"reason", rank.reason},
-                     {kWorkspaceOf, own ? Json() : Json(owners[r])}});
-  }
-  json["ranks"] = std::move(ranks);
-  json["reasons"] = plan.reasons;
-  json["created_ms"] = plan.created_ms;
-  Json memory_plans = Json::array();
-  for (const DeviceMemoryPlan& memory : plan.memory_plans) {
-    Json body = Json::parse(memory.plan, nullptr, false);
-    if (body.is_discarded()) body = nullptr;
-    memory_plans.push_back({{"device_kind", memory.device_kind},
-                            {"batch", memory.batch.count()},
-                            {"plan", std::move(body)}});
-  }
-  json["memory_plans"] = std::move(memory_plans);
   return json;
 }
 

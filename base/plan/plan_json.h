@@ -15,10 +15,9 @@
 //
 // A kernel also has `offset_bytes` and `problem` (base/conv_problem.h) where
 // the plan knows them. A job's plan has its request and the ranks, each with a
-// workspace plan. Its fields are those of the messages in which plans travel,
-// in protobuf's mapping to JSON, except numbers: bytes are integers, and times
-// are numbers of microseconds, exact to the nanosecond up to 2^51 ns (26
-// days).
+// workspace plan; it is written as the message in which plans travel. Bytes are
+// integers. Times are numbers of microseconds, exact to the nanosecond up to
+// 2^51 ns (26 days).
 
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
@@ -30,16 +29,15 @@
 namespace ucudnn {
 
 nlohmann::ordered_json ToJson(const WorkspacePlan& plan);
-nlohmann::ordered_json ToJson(const JobPlan& plan);
 nlohmann::ordered_json ToJson(const std::vector<MicroBatch>& micro_batches);
 
-// Reads what ToJson writes. Unknown fields are ignored, and null counts as
-// absent. May be left out: `layout` (NCHW) and a micro-batch's `precision` (the
-// kernel's); of a job's plan all but a request with network, batch and kinds,
-// and ranks with kind, batch, weight and, if they have a batch, a workspace.
-// kInvalidArgument, naming the path ("kernels[3].time_us"), the value and what
-// is accepted, if a field is missing or of the wrong type, or as Validate
-// (base/plan/plan.h, job_plan.h) says.
+// Reads what ToJson, and for jobs ToJsonText, write. Unknown fields are
+// ignored, and null counts as absent. May be left out: `layout` (NCHW) and a
+// micro-batch's `precision` (the kernel's); of a job's plan all but a request
+// with network, batch and kinds, and ranks with kind, batch, weight and, if
+// they have a batch, a workspace. kInvalidArgument, naming the path
+// ("kernels[3].time_us"), the value and what is accepted, if a field is missing
+// or of the wrong type, or as Validate (base/plan/plan.h, job_plan.h) says.
 Result<WorkspacePlan> WorkspacePlanFromJson(const nlohmann::ordered_json& json);
 Result<JobPlan> JobPlanFromJson(const nlohmann::ordered_json& json);
 

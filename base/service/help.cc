@@ -5,10 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <regex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -17,10 +20,19 @@ namespace ucudnn {
 namespace {
 
 // Adds the default to options that say themselves what they take, and shortens
-// what CLI11 says of others: {a,b} for TEXT:{a,b}.
+// what CLI11 says of others: {a,b} for TEXT:{a,b}, --no-x for --no-x{false}.
 class Formatter : public CLI::Formatter {
  public:
+  std::string make_option_name(const CLI::Option* option,
+                               bool positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, positional);
+    return name.substr(0, name.find("{false}"));
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
+    // Their names say what they are; the usage line, which must be given.
+    if (option->get_positional()) {
+      return option->get_items_expected_max() > 1 ? " ..." : "";
+    }
     std::string text = CLI::Formatter::make_option_opts(option);
     const std::string type = option->get_type_name();
     const std::string takes = option->get_option_text();
@@ -203,6 +215,21 @@ std::string ExplainMistake(const CLI::App& app,
 
 namespace {
 
+// What CLI11 says, in the words of our own errors.
+std::string Plainly(std::string text) {
+  static const std::array<std::pair<std::regex, const char*>, 3> kWords = {{
+      {std::regex(R"(Exactly 1 option from \[(.*)\])"), "one of $1"},
+      {std::regex(R"((.*): (.*) not in \{(.*)\})"),
+       "$1: '$2' is given; one of $3 is accepted"},
+      {std::regex("Value (.*) not in range (.*) to (.*)"),
+       "'$1' is given; $2 to $3 is accepted"},
+  }};
+  for (const auto& [theirs, ours] : kWords) {
+    text = std::regex_replace(text, theirs, ours);
+  }
+  return text;
+}
+
 // The command that was being parsed.
 const CLI::App& CalledIn(const CLI::App& app) {
   const CLI::App* at = &app;
@@ -217,6 +244,16 @@ const CLI::App& CalledIn(const CLI::App& app) {
 
 }  // namespace
 
+std::string CalledCommand(const CLI::App& app) {
+  const CLI::App& called = CalledIn(app);
+  std::string name = called.get_name();
+  for (const CLI::App* of = called.get_parent(); of != nullptr;
+       of = of->get_parent()) {
+    name.insert(0, of->get_name() + " ");
+  }
+  return name;
+}
+
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
                const char* const* argv) {
   // CLI11 reports --help and --version as errors with exit code 0.
@@ -229,13 +266,9 @@ int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,
     std::fputs(called.help().c_str(), stderr);
     return 2;
   }
-  std::string name = called.get_name();
-  for (const CLI::App* of = called.get_parent(); of != nullptr;
-       of = of->get_parent()) {
-    name.insert(0, of->get_name() + " ");
-  }
   std::fprintf(stderr, "%s: %s\nSee `%s --help`.\n", app.get_name().c_str(),
-               mistake.empty() ? error.what() : mistake.c_str(), name.c_str());
+               (mistake.empty() ? Plainly(error.what()) : mistake).c_str(),
+               CalledCommand(app).c_str());
   return 2;
 }
 

@@ -27,6 +27,9 @@ void ShowDefaults(CLI::App& app);
 std::string ExplainMistake(const CLI::App& app,
                            std::span<const char* const> arguments);
 
+// The command that was parsed: "ucudnn networks put".
+std::string CalledCommand(const CLI::App& app);
+
 // Prints what parsing threw: --help and --version to standard output, mistakes
 // to standard error. Returns the exit status: 0, or 2 for a mistake.
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, int argc,

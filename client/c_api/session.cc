@@ -15,11 +15,11 @@
 #include <string>
 #include <utility>
 
-#include "base/plan/plan_file.h"
 #include "client/c_api/error.h"
 #include "client/c_api/options.h"
 #include "client/ranks/rank_device.h"
 #include "device/device.h"
+#include "proto/convert_plan.h"
 #include "ucudnn/mpi.h"
 
 using ucudnn::Code;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "base/service/config_file.h"
 #include "base/service/help.h"
@@ -14,6 +15,14 @@
 
 namespace ucudnn::ctl {
 namespace {
+
+// Of a group, --help lists the commands together.
+void Group(CLI::App& app, const std::string& group,
+           const std::vector<std::string>& commands) {
+  for (const std::string& command : commands) {
+    app.get_subcommand(command)->group(group + " commands");
+  }
+}
 
 int Main(int argc, char** argv) {
   CLI::App app(
@@ -50,6 +59,15 @@ int Main(int argc, char** argv) {
   AddCompletionCommand(app, &chosen);
   AddHelpCommand(app, &chosen);
   AddConfigCommand(app, server, &chosen);
+  Group(app, "Planning",
+        {"networks", "profiles", "plan", "measure", "plans", "explain"});
+  Group(app, "Job", {"jobs", "replan"});
+  Group(app, "Measuring", {"tasks", "campaigns", "cancel"});
+  Group(app, "Cluster",
+        {"nodes", "cordon", "drain", "resume", "devices", "kinds", "status",
+         "prune", "history"});
+  Group(app, "Offline", {"solve", "allocate", "check"});
+  Group(app, "Other", {"show", "config", "completion", "help"});
   if (const Status read = ReadConfig(app); !read) {
     std::fprintf(stderr, "ucudnn: %s\n", read.error().message.c_str());
     return 2;
@@ -66,7 +84,11 @@ int Main(int argc, char** argv) {
   }
   const Status status = chosen();
   if (!status) {
-    std::fprintf(stderr, "ucudnn: %s\n", status.error().message.c_str());
+    // What is not allowed has the name of a call, so name the command too.
+    const bool refused = status.error().code == Code::kPermissionDenied;
+    std::fprintf(stderr, "%s: %s\n",
+                 refused ? CalledCommand(app).c_str() : "ucudnn",
+                 status.error().message.c_str());
   }
   return ExitStatus(status);
 }

@@ -175,6 +175,11 @@ CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
       ->option_text("SIZE");
 }
 
+CLI::Option* AcceptNames(CLI::Option* option,
+                         const std::vector<std::string>& names) {
+  return option->transform(CLI::IsMember(names, CLI::ignore_case));
+}
+
 Table::Table(std::vector<std::string> header) {
   rows_.push_back(std::move(header));
 }

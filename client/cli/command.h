@@ -31,6 +31,15 @@ using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
 // service is unreachable or refused; 1 any other error.
 int ExitStatus(const Status& status);
 
+// For what makes no plan: "cannot be done now" then ends with 1, not 3.
+template <class Answer>
+Answer OfNoPlan(Answer answer) {
+  if (!answer && answer.error().code == Code::kFailedPrecondition) {
+    answer.error().code = Code::kUnknown;
+  }
+  return answer;
+}
+
 enum class OutputFormat { kTable, kJson, kYaml };
 
 // Adds `-o,--output table|json|yaml`.
@@ -40,6 +49,18 @@ void AddOutputOption(CLI::App* command, OutputFormat* format);
 // error.
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
+
+// The names of these values of an enumeration.
+template <class Values>
+std::vector<std::string> NamesOf(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(Name(value));
+  return names;
+}
+
+// Has the option accept these names alone, in any case. Returns the option.
+CLI::Option* AcceptNames(CLI::Option* option,
+                         const std::vector<std::string>& names);
 
 // The width of the terminal that standard output is; 0 if it is none.
 std::size_t TerminalWidth();

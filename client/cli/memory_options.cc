@@ -33,9 +33,9 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
       ->required();
   AddInputShapeOption(command, &options->problem.shapes);
   AddBatchOption(command, &problem.batch);
-  command
-      ->add_option("--precision", options->precision,
-                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+  AcceptNames(command->add_option("--precision", options->precision,
+                                  "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16"),
+              NamesOf(kPrecisions))
       ->option_text("PRECISION")
       ->capture_default_str();
   std::vector<std::string_view> names;

@@ -10,24 +10,6 @@
 namespace ucudnn::ctl {
 namespace {
 
-// An option of text that `parse`, which returns a Result, accepts; `store`
-// receives the text and what it means.
-template <class Parse, class Store>
-CLI::Option* AddParsedOption(CLI::App* command, const std::string& flag,
-                             const std::string& help, Parse parse,
-                             Store store) {
-  return command->add_option_function<std::string>(
-      flag,
-      [flag, parse, store](const std::string& text) {
-        const auto parsed = parse(text);
-        if (!parsed) {
-          throw CLI::ValidationError(flag, parsed.error().message);
-        }
-        store(text, *parsed);
-      },
-      help);
-}
-
 std::string Gain(Nanoseconds time, std::optional<Nanoseconds> undivided) {
   if (!undivided.has_value() || time.count() == 0) return "-";
   return fmt::format("{:.2f}x", static_cast<double>(undivided->count()) /
@@ -41,14 +23,11 @@ std::string TimeOrDash(std::optional<Nanoseconds> time) {
 }  // namespace
 
 void AddBatchOption(CLI::App* command, BatchSize* batch) {
-  AddParsedOption(
-      command, "--batch", "The mini-batch size",
-      [](const std::string& text) {
-        return ParseInteger(text, 1, kMaxBatchSize.count());
-      },
-      [batch](const std::string&, std::int64_t value) {
-        *batch = BatchSize(value);
-      })
+  command
+      ->add_option_function<std::int64_t>(
+          "--batch", [batch](std::int64_t value) { *batch = BatchSize(value); },
+          "The mini-batch size")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
       ->option_text("N")
       ->required();
 }
@@ -61,13 +40,15 @@ void AddBatchPolicyOption(CLI::App* command, BatchPolicy* policy) {
 void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
                           const std::string& unless_given,
                           std::function<void(BatchPolicy)> store) {
-  AddParsedOption(command, flags,
+  AcceptNames(command->add_option_function<std::string>(
+                  flags,
+                  [store = std::move(store)](const std::string& name) {
+                    store(*ParseBatchPolicy(name));
+                  },
                   fmt::format("Which micro-batch sizes to use: {}; {} unless "
                               "given",
-                              BatchPolicyNames(), unless_given),
-                  ParseBatchPolicy,
-                  [store = std::move(store)](
-                      const std::string&, BatchPolicy value) { store(value); })
+                              BatchPolicyNames(), unless_given)),
+              NamesOf(kBatchPolicies))
       ->option_text("POLICY");
 }
 
@@ -97,25 +78,23 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options,
       ->option_text("NAME");
   command->add_option("--layer", filter.layer, "Only this layer")
       ->option_text("NAME");
-  const auto keep = [](std::string* field) {
-    return [field](const std::string& text, auto) { *field = text; };
-  };
-  AddParsedOption(command, "--op",
-                  "Only this operation: forward, backward_data or "
-                  "backward_filter",
-                  ParseConvOp, keep(&filter.op))
+  AcceptNames(command->add_option("--op", filter.op,
+                                  "Only this operation: forward, "
+                                  "backward_data or backward_filter"),
+              NamesOf(kConvOps))
       ->option_text("OP");
-  AddParsedOption(command, "--precision",
-                  "The precision to plan for: FP32, TF32, TRUE_HALF, "
-                  "PSEUDO_HALF or BF16",
-                  ParsePrecision, keep(&filter.precision))
+  AcceptNames(command->add_option("--precision", filter.precision,
+                                  "The precision to plan for: FP32, TF32, "
+                                  "TRUE_HALF, PSEUDO_HALF or BF16"),
+              NamesOf(kPrecisions))
       ->option_text("PRECISION");
   command
       ->add_option("--device", filter.device,
                    "Only measurements of this device")
       ->option_text("NAME");
-  AddParsedOption(command, "--layout", "The data layout: NCHW or NHWC",
-                  ParseLayout, keep(&filter.layout))
+  AcceptNames(command->add_option("--layout", filter.layout,
+                                  "The data layout: NCHW or NHWC"),
+              NamesOf(kLayouts))
       ->option_text("LAYOUT");
   AddOutputOption(command, &options->output);
 }

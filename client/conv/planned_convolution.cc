@@ -80,9 +80,14 @@ Result<std::unique_ptr<PlannedConvolution>> ConvDevice::Plan(
   UCUDNN_RETURN_IF_ERROR(CheckRequest(problem, batch, limit));
   const std::lock_guard lock(mutex_);
   UCUDNN_RETURN_IF_ERROR(backend_->UseOwnStream());
-  UCUDNN_ASSIGN_OR_RETURN(KernelPlan plan,
-                          planner_.Plan(problem, batch, limit, Bench()));
-  return Prepare(std::move(plan));
+  Result<KernelPlan> plan = planner_.Plan(problem, batch, limit, Bench());
+  if (plan) return Prepare(*std::move(plan));
+  if (plan.error().code == Code::kFailedPrecondition && !plan.error().least) {
+    // Only what fits is measured, so the planner knows of nothing else.
+    UCUDNN_RETURN_IF_ERROR(
+        SuggestWithin(backend_->device(), problem, batch, limit));
+  }
+  return tl::unexpected<Error>(std::move(plan).error());
 }
 
 Result<std::vector<std::unique_ptr<PlannedConvolution>>> ConvDevice::Divide(

@@ -98,6 +98,9 @@ def build_wheel(
     contents.update(libraries)
     contents[f"{info}/METADATA"] = metadata.encode()
     contents[f"{info}/WHEEL"] = wheel.encode()
+    contents[f"{info}/entry_points.txt"] = (
+        "[torch_dynamo_backends]\nucudnn = ucudnn.torch.compiled.backend:backend\n"
+    ).encode()
     record = f"{info}/RECORD"
     lines = [
         f"{path},{_hash(content)},{len(content)}"

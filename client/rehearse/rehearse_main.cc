@@ -65,11 +65,12 @@ void AddOptions(CLI::App& app, Arguments* args) {
       [&session = args->options.session](BatchPolicy policy) {
         session.policy = policy;
       });
-  app.add_option("--precision", args->precision, "The precision to plan for")
-      ->check(
-          CLI::IsMember({"FP32", "TF32", "TRUE_HALF", "PSEUDO_HALF", "BF16"}));
-  app.add_option("--layout", args->layout, "The layout to plan for")
-      ->check(CLI::IsMember({"NCHW", "NHWC"}));
+  ctl::AcceptNames(app.add_option("--precision", args->precision,
+                                  "The precision to plan for"),
+                   ctl::NamesOf(kPrecisions));
+  ctl::AcceptNames(
+      app.add_option("--layout", args->layout, "The layout to plan for"),
+      ctl::NamesOf(kLayouts));
   app.add_option("--wait", args->wait_seconds,
                  "How long to wait for measurements that the plan needs")
       ->option_text("SECONDS")

@@ -59,7 +59,7 @@ Status PlanSearch::Accept(const Found& found) {
   if (found.source != PlanSource::kCoordinator || config_.cache_dir.empty()) {
     return {};
   }
-  return WritePlanFile(cache_path(), found.plan);
+  return ReplaceFile(cache_path(), ToJsonText(found.plan));
 }
 
 std::string PlanSearch::reason() const {

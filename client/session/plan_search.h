@@ -42,7 +42,7 @@ class PlanSearch {
   // The plan that Next gave last is of no use, because of `why`.
   void Reject(std::string why);
   // The plan is good: keeps it in the cache if it comes from the coordinator.
-  // Errors of WritePlanFile.
+  // Errors of ReplaceFile (base/files/file.h).
   Status Accept(const Found& found);
 
   // Why what was passed over was, in order; one line, empty if nothing was.

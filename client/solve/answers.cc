@@ -59,11 +59,14 @@ double AssignAnswer::Weight(std::size_t gpu) const {
          static_cast<double>(problem.batch.count());
 }
 
-Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch) {
+Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch,
+                                 const SolveAssignmentBy& solve) {
   AssignAnswer answer;
   answer.gpus = std::move(gpus);
   answer.problem = ProblemOf(answer.gpus, batch);
-  UCUDNN_ASSIGN_OR_RETURN(answer.assignment, SolveAssignment(answer.problem));
+  UCUDNN_ASSIGN_OR_RETURN(
+      answer.assignment,
+      solve ? solve(answer.problem) : SolveAssignment(answer.problem));
   answer.even_split = EvenSplit(answer.problem);
   answer.shares = ExplainShares(answer.problem, answer.assignment);
   UCUDNN_ASSIGN_OR_RETURN(answer.gains,

@@ -5,6 +5,7 @@
 // their JSON, which `ucudnn solve` prints and the C functions of
 // client/include/ucudnn/solve.h return. Pure.
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -35,8 +36,12 @@ struct AssignAnswer {
   double Weight(std::size_t gpu) const;
 };
 
-// Errors of SolveAssignment and MarginalGains.
-Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch);
+using SolveAssignmentBy =
+    std::function<Result<Assignment>(const AssignProblem& problem)>;
+
+// Errors of `solve` (SolveAssignment unless given) and MarginalGains.
+Result<AssignAnswer> SolveAssign(std::vector<GpuTimes> gpus, BatchSize batch,
+                                 const SolveAssignmentBy& solve = nullptr);
 nlohmann::ordered_json ToJson(const AssignAnswer& answer);
 
 // The Pareto front of `kernels`, which must be one kernel and outlive the

@@ -26,6 +26,10 @@ class DocumentCheck {
 
   Result<std::vector<CheckedMemory>> Run(const OrderedJson& json) {
     JsonObject object(json, "");
+    if (object.Has("kernels") || object.Has("ranks")) {
+      return Fail(Code::kInvalidArgument,
+                  "it is a plan of workspaces; memory plans are accepted");
+    }
     if (!object.Has("plans")) {
       UCUDNN_RETURN_IF_ERROR(CheckPlan(json, ""));
       return std::move(checked_);

@@ -58,7 +58,9 @@ void AddOptions(CLI::App& app, Arguments* args) {
       ->required();
   ctl::AddInputShapeOption(&app, &args->shapes);
   ctl::AddBatchOption(&app, &args->input.batch);
-  app.add_option("--precision", args->precision, "FP32 or TF32")
+  ctl::AcceptNames(
+      app.add_option("--precision", args->precision, "FP32 or TF32"),
+      {"FP32", "TF32"})
       ->option_text("PRECISION");
   ctl::AddBytesOption(&app, "--memory-budget", &args->plan.budget,
                       "Device memory for training; default: the device's");

@@ -13,13 +13,12 @@
 #include "coordinator/jobs/job_service.h"
 #include "coordinator/measuring/plan_inputs.h"
 #include "coordinator/planning/planner.h"
-#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
 // The time of the plan that the points measured by now give.
-Result<Nanoseconds> Predict(Store& store, const v1::PlanRequest& request,
+Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
                             std::int64_t network_revision) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, LookUp(store.agents, store.plans,
                                                     request, network_revision));
@@ -41,17 +40,17 @@ bool Gains(Nanoseconds now, Nanoseconds predicted) {
 Result<std::vector<GainByIdle>> JobService::GainsWith(
     const RunningJob& job, const std::map<std::string, std::int64_t>& idle) {
   std::vector<GainByIdle> gains;
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(job.plan));
+  UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(job.plan));
   // Memory plans give all ranks the same share of a batch that is fixed.
-  if (plan.request().has_memory()) return gains;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Nanoseconds now,
-      Predict(store_, plan.request(), plan.network_revision()));
+  if (plan.request.memory) return gains;
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds now,
+                          Predict(store_, plan.request, plan.network_revision));
   for (const auto& [kind, count] : idle) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
-    v1::PlanRequest more = plan.request();
-    for (std::int64_t i = 0; i < count; ++i) more.add_device_kinds(kind);
-    const auto predicted = Predict(store_, more, plan.network_revision());
+    JobRequest more = plan.request;
+    more.device_kinds.insert(more.device_kinds.end(),
+                             static_cast<std::size_t>(count), kind);
+    const auto predicted = Predict(store_, more, plan.network_revision);
     // Most often, nothing is measured on that kind.
     if (!predicted || !Gains(now, *predicted)) continue;
     gains.push_back({kind, count, now, *predicted});

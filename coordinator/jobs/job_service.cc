@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,13 +19,10 @@
 #include "coordinator/page.h"
 #include "coordinator/planning/drift.h"
 #include "proto/convert_plan.h"
-#include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 v1::Job ToProto(const JobRecord& record) {
   v1::Job job;
@@ -62,67 +58,79 @@ v1::JobRevision ToProto(const JobRevisionRecord& record) {
   revision.set_rejected(record.rejected);
   revision.set_created_ms(record.created_ms);
   revision.set_adopted_ms(record.adopted_ms);
+  revision.set_predicted_ns(record.predicted.count());
   revision.set_proposed(record.offered == Offered::kProposed);
   return revision;
 }
 
 Result<v1::PlanRequest> RequestOf(const JobRecord& job) {
   v1::PlanRequest request;
-  if (const Status read =
-          FromJson(Json::parse(job.request, nullptr, false), &request);
-      !read) {
-    return Fail(Code::kDataLoss, "job {} cannot be read back: {}", job.id,
-                read.error().message);
-  }
-  return request;
+  if (request.ParseFromString(job.request)) return request;
+  return Fail(Code::kDataLoss, "job {} cannot be read back", job.id);
 }
 
-// Applies what `wanted` changes to `request`; says what, for people, or
-// nothing.
-std::string Change(const v1::ReplanJobRequest& wanted,
-                   v1::PlanRequest* request) {
+Result<PlanChange> ChangeOf(const v1::ReplanJobRequest& request) {
+  PlanChange change;
+  if (request.batch() != 0) change.batch = BatchSize(request.batch());
+  if (request.has_workspace_limit_bytes()) {
+    change.workspace_limit = Bytes(request.workspace_limit_bytes());
+  }
+  if (request.has_total_workspace_bytes()) {
+    change.total_workspace = Bytes(request.total_workspace_bytes());
+  }
+  if (!request.batch_policy().empty()) {
+    auto policy = ParseBatchPolicy(request.batch_policy());
+    if (!policy) return Within("batch_policy", std::move(policy).error());
+    change.policy = *policy;
+  }
+  change.exclude.insert(request.exclude_ranks().begin(),
+                        request.exclude_ranks().end());
+  change.include.insert(request.include_ranks().begin(),
+                        request.include_ranks().end());
+  return change;
+}
+
+// Changes the request; says how, for people, or nothing.
+std::string Apply(const PlanChange& change, JobRequest* request) {
   std::vector<std::string> changes;
-  if (wanted.batch() != 0) {
-    request->set_batch(wanted.batch());
-    changes.push_back(fmt::format("batch {}", wanted.batch()));
+  if (change.batch) {
+    request->batch = *change.batch;
+    changes.push_back(fmt::format("batch {}", change.batch->count()));
   }
-  if (wanted.has_workspace_limit_bytes()) {
-    const std::int64_t limit = wanted.workspace_limit_bytes();
-    request->set_workspace_limit_bytes(limit);
-    request->set_total_workspace_bytes(0);
+  if (change.workspace_limit) {
+    request->workspace_limit = *change.workspace_limit;
+    request->total_workspace = Bytes(0);
+    changes.push_back(fmt::format("{} for each kernel",
+                                  FormatBytes(*change.workspace_limit)));
+  }
+  if (change.total_workspace) {
+    request->total_workspace = *change.total_workspace;
     changes.push_back(
-        fmt::format("{} for each kernel", FormatBytes(Bytes(limit))));
+        fmt::format("{} in all", FormatBytes(*change.total_workspace)));
   }
-  if (wanted.has_total_workspace_bytes()) {
-    const std::int64_t limit = wanted.total_workspace_bytes();
-    request->set_total_workspace_bytes(limit);
-    changes.push_back(fmt::format("{} in all", FormatBytes(Bytes(limit))));
+  if (change.policy) {
+    request->policy = *change.policy;
+    changes.push_back(fmt::format("policy {}", Name(*change.policy)));
   }
-  if (!wanted.batch_policy().empty()) {
-    request->set_batch_policy(wanted.batch_policy());
-    changes.push_back("policy " + wanted.batch_policy());
+  if (!change.exclude.empty()) {
+    request->exclude_ranks.assign(change.exclude.begin(), change.exclude.end());
+    changes.push_back("without " + RanksText(change.exclude));
   }
-  if (!wanted.exclude_ranks().empty()) {
-    *request->mutable_exclude_ranks() = wanted.exclude_ranks();
-    changes.push_back(fmt::format("without rank{} {}",
-                                  wanted.exclude_ranks_size() == 1 ? "" : "s",
-                                  fmt::join(wanted.exclude_ranks(), ", ")));
-  }
-  if (!wanted.include_ranks().empty()) {
-    auto& excluded = *request->mutable_exclude_ranks();
-    const auto end = std::remove_if(
-        excluded.begin(), excluded.end(), [&](std::int32_t rank) {
-          return std::ranges::count(wanted.include_ranks(), rank) > 0;
-        });
-    excluded.erase(end, excluded.end());
-    changes.push_back(fmt::format("with rank{} {} again",
-                                  wanted.include_ranks_size() == 1 ? "" : "s",
-                                  fmt::join(wanted.include_ranks(), ", ")));
+  if (!change.include.empty()) {
+    std::erase_if(request->exclude_ranks, [&](std::int32_t rank) {
+      return change.include.contains(rank);
+    });
+    changes.push_back(fmt::format("with {} again", RanksText(change.include)));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
 }
 
 }  // namespace
+
+std::string RanksText(const std::set<std::int64_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "));
+}
 
 Status JobService::CheckQuota(const v1::RegisterJobRequest& request) {
   constexpr std::int64_t kDayMs = 24 * 3'600'000;
@@ -151,7 +159,7 @@ Result<v1::RegisterJobResponse> JobService::RegisterJob(
   job.id = request.job_id();
   job.asked_by = Call::Caller();
   job.name = request.name();
-  job.request = ToJson(request.request()).dump();
+  job.request = request.request().SerializeAsString();
   job.auto_replan = request.auto_replan();
   job.source = request.source();
   job.reason = request.reason();
@@ -242,65 +250,64 @@ Result<v1::FinishJobResponse> JobService::FinishJob(
   return v1::FinishJobResponse();
 }
 
-Result<v1::PlanRequest> JobService::Replanned(
-    const v1::ReplanJobRequest& request, std::string* change) {
-  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details,
-                          store_.jobs.GetJob(request.job_id()));
+Result<JobRequest> JobService::Replanned(const std::string& job,
+                                         const PlanChange& change,
+                                         std::string* text) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobDetails details, store_.jobs.GetJob(job));
   if (details.job.state == JobState::kFinished) {
-    return Fail(Code::kFailedPrecondition, "job '{}' is finished",
-                request.job_id());
+    return Fail(Code::kFailedPrecondition, "job '{}' is finished", job);
   }
-  // Whatever the request does not change stays as in the current plan.
-  UCUDNN_ASSIGN_OR_RETURN(v1::PlanRequest wanted, RequestOf(details.job));
-  for (const JobRevisionRecord& revision : details.revisions) {
-    if (revision.revision != details.job.revision || !revision.plan) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*revision.plan));
-    wanted = plan.request();
+  // Whatever is not changed stays as in the current plan.
+  JobRequest wanted;
+  if (details.job.plan) {
+    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, plans_.OutlineOf(*details.job.plan));
+    wanted = std::move(plan.request);
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest first,
+                            RequestOf(details.job));
+    UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(first));
   }
-  *change = Change(request, &wanted);
+  *text = Apply(change, &wanted);
   return wanted;
+}
+
+Result<JobRevisionRecord> JobService::Replan(const std::string& job,
+                                             const PlanChange& change) {
+  std::string reason;
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
+                          Replanned(job, change, &reason));
+  if (reason.empty()) reason = "the same request over the current measurements";
+  UCUDNN_ASSIGN_OR_RETURN(const MadePlan plan,
+                          plans_.PlanFor(wanted, IfCutOff::kSearchAgain));
+  return store_.jobs.AddJobRevision(job, plan.id, reason, clock_.NowMs());
 }
 
 Result<v1::JobRevision> JobService::ReplanJob(
     const v1::ReplanJobRequest& request) {
-  if (request.accept_proposed()) return AcceptProposed(request);
-  std::string reason;
-  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
-                          Replanned(request, &reason));
-  if (reason.empty()) reason = "the same request over the current measurements";
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.CreatePlan(wanted));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const JobRevisionRecord added,
-      store_.jobs.AddJobRevision(request.job_id(), plan.id(), reason,
-                                 clock_.NowMs()));
-  v1::JobRevision revision = ToProto(added);
-  revision.set_predicted_ns(plan.predicted_ns());
-  return revision;
-}
-
-Result<v1::MeasureProgress> JobService::Measure(
-    const v1::MeasureRequest& request) {
-  if (!request.has_replan()) return plans_.Measure(request, request.plan());
-  std::string change;
-  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
-                          Replanned(request.replan(), &change));
-  return plans_.Measure(request, wanted);
-}
-
-Result<v1::JobRevision> JobService::AcceptProposed(
-    const v1::ReplanJobRequest& request) {
-  v1::PlanRequest unchanged;
-  if (!Change(request, &unchanged).empty()) {
+  UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(request));
+  if (request.accept_proposed() && change != PlanChange()) {
     return Fail(Code::kInvalidArgument,
                 "accept_proposed is given with a change; one of both is "
                 "accepted");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord accepted,
-                          store_.jobs.AcceptJobRevision(request.job_id()));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*accepted.plan));
-  v1::JobRevision revision = ToProto(accepted);
-  revision.set_predicted_ns(plan.predicted_ns());
-  return revision;
+  UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord revision,
+                          request.accept_proposed()
+                              ? store_.jobs.AcceptJobRevision(request.job_id())
+                              : Replan(request.job_id(), change));
+  return ToProto(revision);
+}
+
+Result<v1::MeasureProgress> JobService::Measure(
+    const v1::MeasureRequest& request) {
+  if (!request.has_replan()) {
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted, FromProto(request.plan()));
+    return plans_.Measure(request, wanted);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(request.replan()));
+  std::string text;
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
+                          Replanned(request.replan().job_id(), change, &text));
+  return plans_.Measure(request, wanted);
 }
 
 Result<v1::ListJobsResponse> JobService::ListJobs(
@@ -316,9 +323,9 @@ Result<v1::ListJobsResponse> JobService::ListJobs(
         added = ToProto(job);
         UCUDNN_ASSIGN_OR_RETURN(*added.mutable_request(), RequestOf(job));
         if (job.plan && job.revision > 1) {
-          UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
-                                  plans_.PlanOf(*job.plan));
-          *added.mutable_request() = plan.request();
+          UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan,
+                                  plans_.OutlineOf(*job.plan));
+          *added.mutable_request() = ucudnn::ToProto(plan.request);
         }
         return bytes.Fill(added);
       }));
@@ -354,8 +361,7 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
   std::set<std::pair<std::int64_t, std::int64_t>> without_images;
   for (const JobRevisionRecord& record : details.revisions) {
-    v1::JobRevision& revision = *job.add_revisions();
-    revision = ToProto(record);
+    *job.add_revisions() = ToProto(record);
     if (record.offered == Offered::kToAdopt) {
       job.set_newest_revision(record.revision);
     }
@@ -363,18 +369,16 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
       job.set_plan_id(record.plan.value_or(0));
     }
     if (!record.plan) continue;
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*record.plan));
-    revision.set_predicted_ns(plan.predicted_ns());
+    UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(*record.plan));
     if (record.revision == details.job.revision) {
-      *job.mutable_request() = plan.request();
+      *job.mutable_request() = ucudnn::ToProto(plan.request);
     }
-    for (const v1::RankPlan& rank : plan.ranks()) {
+    for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+      const std::pair place(record.revision, static_cast<std::int64_t>(r));
+      const RankPlan& rank = plan.ranks[r];
       // Its steps only wait for the others'.
-      if (rank.batch() == 0) {
-        without_images.insert({record.revision, rank.rank()});
-      }
-      predicted[{record.revision, rank.rank()}] =
-          Nanoseconds(WorkspaceOf(plan, rank.rank()).total_time_ns());
+      if (rank.batch == BatchSize(0)) without_images.insert(place);
+      predicted[place] = rank.workspace->total_time;
     }
   }
   if (details.job.state == JobState::kRunning) {

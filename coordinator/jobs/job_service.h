@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/plan.h"
 #include "base/result.h"
+#include "base/units.h"
 #include "coordinator/agents/agent_service.h"
 #include "coordinator/agents/liveness.h"
 #include "coordinator/context.h"
@@ -23,11 +25,27 @@
 
 namespace ucudnn {
 
+// "rank 1", "ranks 1, 2"
+std::string RanksText(const std::set<std::int64_t>& ranks);
+
 // Where ranks of some nodes may run.
 struct NodePlaces {
   std::set<std::string> hosts;
   std::set<std::string> devices;
   std::set<std::string> devices_of_others;  // of other nodes
+};
+
+// What a job's next plan changes; what is absent stays as it is.
+struct PlanChange {
+  std::optional<BatchSize> batch = {};
+  std::optional<Bytes> workspace_limit = {};
+  std::optional<Bytes> total_workspace = {};
+  std::optional<BatchPolicy> policy = {};
+  // All ranks that get no part of the batch, and some that get one again.
+  std::set<std::int64_t> exclude = {};
+  std::set<std::int64_t> include = {};
+
+  friend bool operator==(const PlanChange&, const PlanChange&) = default;
 };
 
 // Thread-safe. What a call acknowledges is stored.
@@ -67,13 +85,13 @@ class JobService {
   void AwaitWatch() const { watch_.Await(); }
 
  private:
-  // The request for the job's next plan, and in `change` what it changes, for
+  // The request for the job's next plan, and in `text` what it changes, for
   // people; empty if nothing.
-  Result<v1::PlanRequest> Replanned(const v1::ReplanJobRequest& request,
-                                    std::string* change);
-
-  // The proposed revision, which the job's ranks are now asked to adopt.
-  Result<v1::JobRevision> AcceptProposed(const v1::ReplanJobRequest& request);
+  Result<JobRequest> Replanned(const std::string& job, const PlanChange& change,
+                               std::string* text);
+  // Adds the revision with that plan, for the job's ranks to adopt.
+  Result<JobRevisionRecord> Replan(const std::string& job,
+                                   const PlanChange& change);
 
   // Has each running job with ranks on the node adopt a plan that gives those
   // no part of the batch, unless its newest plan does already.
@@ -92,10 +110,11 @@ class JobService {
 
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
-  // Proposes the plan that ReplanJob would make. Returns no revision if the job
+  // Proposes the plan that Replan would make. Returns no revision if the job
   // has that plan already, or a newer revision than `seen`.
   Result<std::optional<JobRevisionRecord>> Propose(
-      const v1::ReplanJobRequest& replan, const std::string& reason,
+      const std::string& job, const PlanChange& change,
+      const std::string& reason,
       std::optional<std::int64_t> seen = std::nullopt);
   // Proposes a new plan to a running job if some of its ranks fell silent, if
   // silent ones report again, or if its step times drift. `job` is JobOf of

@@ -2,7 +2,6 @@
 // that lost ranks, and those that drift get new plans.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -52,41 +51,14 @@ std::set<std::string> DevicesOf(const JobDetails& details) {
   return devices;
 }
 
-void Add(const std::set<std::int64_t>& ranks,
-         google::protobuf::RepeatedField<std::int32_t>* to) {
-  for (const std::int64_t rank : ranks) {
-    to->Add(static_cast<std::int32_t>(rank));
-  }
-}
-
 v1::DrainedJob DrainedJob(const JobDetails& details,
                           const std::set<std::int64_t>& ranks) {
   v1::DrainedJob job;
   job.set_job_id(details.job.id);
-  Add(ranks, job.mutable_ranks());
+  for (const std::int64_t rank : ranks) {
+    job.add_ranks(static_cast<std::int32_t>(rank));
+  }
   return job;
-}
-
-v1::ReplanJobRequest With(const std::string& job,
-                          const std::set<std::int64_t>& ranks) {
-  v1::ReplanJobRequest replan;
-  replan.set_job_id(job);
-  Add(ranks, replan.mutable_include_ranks());
-  return replan;
-}
-
-v1::ReplanJobRequest Without(const std::string& job,
-                             const std::set<std::int64_t>& ranks) {
-  v1::ReplanJobRequest replan;
-  replan.set_job_id(job);
-  Add(ranks, replan.mutable_exclude_ranks());
-  return replan;
-}
-
-// "rank 1", "ranks 1, 2"
-std::string TextOf(const std::set<std::int64_t>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks, ", "));
 }
 
 std::set<std::int64_t> Both(const std::set<std::int64_t>& a,
@@ -123,8 +95,8 @@ void AppendRatios(const v1::Job& job, std::vector<double>* ratios) {
 Result<std::set<std::int64_t>> JobService::ExcludedBy(
     const JobRevisionRecord& revision) {
   if (!revision.plan) return std::set<std::int64_t>();
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, plans_.PlanOf(*revision.plan));
-  const auto& excluded = plan.request().exclude_ranks();
+  UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(*revision.plan));
+  const auto& excluded = plan.request.exclude_ranks;
   return std::set<std::int64_t>(excluded.begin(), excluded.end());
 }
 
@@ -138,9 +110,9 @@ Result<v1::DrainedJob> JobService::DrainJob(const JobDetails& details,
     return job;
   }
   ranks.insert(before.begin(), before.end());
-  const auto revision = ReplanJob(Without(details.job.id, ranks));
+  const auto revision = Replan(details.job.id, {.exclude = std::move(ranks)});
   if (revision) {
-    job.set_revision(revision->revision());
+    job.set_revision(revision->revision);
   } else {
     job.set_error(revision.error().message);
   }
@@ -192,8 +164,8 @@ Result<std::vector<v1::DrainedJob>> JobService::ResumeJobs(
     if (ranks.empty()) continue;
     v1::DrainedJob& job = resumed.emplace_back(DrainedJob(*details, ranks));
     const auto revision = Propose(
-        With(pulse.id, ranks),
-        fmt::format("node {} of {} is resumed", node.id(), TextOf(ranks)));
+        pulse.id, {.include = ranks},
+        fmt::format("node {} of {} is resumed", node.id(), RanksText(ranks)));
     if (!revision) {
       job.set_error(revision.error().message);
     } else if (*revision) {
@@ -244,22 +216,21 @@ Result<v1::HoldAgentResponse> JobService::HoldAgent(
 }
 
 Result<std::optional<JobRevisionRecord>> JobService::Propose(
-    const v1::ReplanJobRequest& replan, const std::string& reason,
+    const std::string& job, const PlanChange& change, const std::string& reason,
     std::optional<std::int64_t> seen) {
-  std::string change;
-  UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest wanted,
-                          Replanned(replan, &change));
+  std::string text;
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
+                          Replanned(job, change, &text));
   // Looking at the job every few seconds is no reason to search again.
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
+  UCUDNN_ASSIGN_OR_RETURN(const MadePlan plan,
                           plans_.PlanFor(wanted, IfCutOff::kTakeIt));
-  UCUDNN_ASSIGN_OR_RETURN(auto revision, store_.jobs.ProposeJobRevision(
-                                             replan.job_id(), seen, plan.id(),
-                                             reason, clock_.NowMs()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto revision, store_.jobs.ProposeJobRevision(job, seen, plan.id, reason,
+                                                    clock_.NowMs()));
   if (revision) {
     ++context_.activity.revisions_proposed;
     spdlog::info("event=revision_proposed job={} revision={} plan={} why={}",
-                 Quoted(replan.job_id()), revision->revision, plan.id(),
-                 Quoted(reason));
+                 Quoted(job), revision->revision, plan.id, Quoted(reason));
   }
   return revision;
 }
@@ -279,8 +250,8 @@ Result<std::optional<JobRevisionRecord>> JobService::Advise(
   if (!std::ranges::includes(without, news.lost)) {
     without.insert(news.lost.begin(), news.lost.end());
     if (without.size() == details.ranks.size()) return std::nullopt;
-    return Propose(Without(id, without),
-                   fmt::format("{} {} silent", TextOf(news.lost),
+    return Propose(id, {.exclude = without},
+                   fmt::format("{} {} silent", RanksText(news.lost),
                                news.lost.size() == 1 ? "is" : "are"),
                    newest.revision);
   }
@@ -292,7 +263,7 @@ Result<std::optional<JobRevisionRecord>> JobService::Advise(
     if (!without_reason.empty()) {
       UCUDNN_RETURN_IF_ERROR(store_.jobs.WithdrawJobRevision(
           id, newest.revision,
-          fmt::format("withdrawn: {} {} again", TextOf(without_reason),
+          fmt::format("withdrawn: {} {} again", RanksText(without_reason),
                       without_reason.size() == 1 ? "reports" : "report")));
       spdlog::info("event=revision_withdrawn job={} revision={}", Quoted(id),
                    newest.revision);
@@ -301,14 +272,14 @@ Result<std::optional<JobRevisionRecord>> JobService::Advise(
   }
   const std::set<std::int64_t> back = Both(excluded, news.back);
   if (!back.empty()) {
-    return Propose(With(id, back),
-                   fmt::format("{} {} again", TextOf(back),
+    return Propose(id, {.include = back},
+                   fmt::format("{} {} again", RanksText(back),
                                back.size() == 1 ? "reports" : "report"),
                    newest.revision);
   }
   for (const std::int64_t rank : news.back) lost_ranks_.Settle(id, rank);
   if (waits || job.drift().empty()) return std::nullopt;
-  return Propose(Without(id, {}), "drift: " + job.drift(0), newest.revision);
+  return Propose(id, {}, "drift: " + job.drift(0), newest.revision);
 }
 
 Result<NodePlaces> JobService::DrainingPlaces() {

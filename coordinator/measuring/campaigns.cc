@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,24 +10,21 @@
 
 #include "coordinator/networks/stored_network.h"
 #include "proto/convert_plan.h"
-#include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr UnixMillis kLookAfterMs = 2'000;
 
 // With its kinds named, so that it means the same whoever is online.
-std::string RequestText(const PlanInputs& inputs) {
-  return ToJson(ToProto(inputs.request)).dump();
+std::string RequestBytes(const PlanInputs& inputs) {
+  return ToProto(inputs.request).SerializeAsString();
 }
 
 std::string KeyOf(const PlanInputs& inputs) {
   return Sha256(
-      fmt::format("{} {}", inputs.record.revision, RequestText(inputs)));
+      fmt::format("{} {}", inputs.record.revision, RequestBytes(inputs)));
 }
 
 // No task of the total is open; those never requested are not counted on.
@@ -38,16 +34,10 @@ bool Ended(const v1::MeasureProgress& progress) {
          progress.total();
 }
 
-template <class Message>
-Status Read(const CampaignRecord& record, const std::string& text,
-            Message* message) {
-  if (const Status read = FromJson(
-          Json::parse(text, nullptr, /*allow_exceptions=*/false), message);
-      !read) {
-    return Fail(Code::kDataLoss, "campaign {} cannot be read back: {}",
-                record.id, read.error().message);
-  }
-  return {};
+Status Read(const CampaignRecord& record, const std::string& bytes,
+            google::protobuf::Message* message) {
+  if (message->ParseFromString(bytes)) return {};
+  return Fail(Code::kDataLoss, "campaign {} cannot be read back", record.id);
 }
 
 }  // namespace
@@ -58,9 +48,9 @@ Result<std::int64_t> RecordCampaign(Campaigns& campaigns,
                                     UnixMillis now_ms) {
   CampaignRecord record;
   record.key = KeyOf(inputs);
-  record.progress = ToJson(progress).dump();
+  record.progress = progress.SerializeAsString();
   if (progress.enqueued() > 0) {
-    record.request = RequestText(inputs);
+    record.request = RequestBytes(inputs);
     record.network_revision = inputs.record.revision;
     record.ended_before = progress.done() + progress.failed();
     record.created_ms = now_ms;
@@ -76,16 +66,19 @@ Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
                    UnixMillis now_ms) {
   progress.set_cancelled_why(why);
   UCUDNN_RETURN_IF_ERROR(campaigns.UpdateCampaign(
-      campaign.key, ToJson(progress).dump(), /*ended=*/true, now_ms));
+      campaign.key, progress.SerializeAsString(), /*ended=*/true, now_ms));
   return {};
 }
 
-Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign,
-                            v1::MeasureRequest* measure) {
-  UCUDNN_RETURN_IF_ERROR(
-      Read(campaign, campaign.request, measure->mutable_plan()));
-  return LookUp(store.agents, store.plans, measure->plan(),
-                campaign.network_revision);
+Result<JobRequest> RequestOf(const CampaignRecord& campaign) {
+  v1::PlanRequest request;
+  UCUDNN_RETURN_IF_ERROR(Read(campaign, campaign.request, &request));
+  return FromProto(request);
+}
+
+Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign) {
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, RequestOf(campaign));
+  return LookUp(store.agents, store.plans, request, campaign.network_revision);
 }
 
 Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
@@ -97,8 +90,7 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   const CampaignRecord& campaign = running[0];
   v1::MeasureRequest request;
   request.set_dry_run(true);
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          InputsOf(store, campaign, &request));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, InputsOf(store, campaign));
   UCUDNN_ASSIGN_OR_RETURN(
       const v1::MeasureProgress progress,
       MeasureNeeds(store, Bytes(0), now_ms, request, Asker(), &inputs));
@@ -107,8 +99,8 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   return {};
 }
 
-Status AddEstimate(Store& store, const v1::PlanRequest& request,
-                   UnixMillis now_ms, v1::MeasureProgress* progress) {
+Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
+                   v1::MeasureProgress* progress) {
   constexpr std::int64_t kRecent = 50;
   UCUDNN_ASSIGN_OR_RETURN(const auto records,
                           store.campaigns.ListCampaigns(kRecent, 0));
@@ -126,7 +118,7 @@ Status AddEstimate(Store& store, const v1::PlanRequest& request,
                                         of.device_kinds().end());
       const std::int64_t tasks =
           campaigns[i].done() + campaigns[i].failed() - records[i].ended_before;
-      const bool alike = of.batch_policy() == request.batch_policy();
+      const bool alike = of.batch_policy() == Name(request.policy);
       if (!kinds.contains(kind) || tasks <= 0 || (found && !alike)) continue;
       found = static_cast<double>(campaigns[i].updated_ms() -
                                   campaigns[i].created_ms()) *

@@ -28,15 +28,16 @@ Status EndCampaign(Campaigns& campaigns, const CampaignRecord& campaign,
                    v1::MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms);
 
-// What the campaign measures; with `measure`, in which `plan` is set to the
-// campaign's request. Errors of LookUp; kDataLoss if it cannot be read back.
-Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign,
-                            v1::MeasureRequest* measure);
+// What the campaign is for. kDataLoss if it cannot be read back.
+Result<JobRequest> RequestOf(const CampaignRecord& campaign);
+
+// What the campaign measures. Errors of RequestOf and LookUp.
+Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign);
 
 // Adds to the progress of a dry run how long the missing tasks will take, and
 // how many others come first.
-Status AddEstimate(Store& store, const v1::PlanRequest& request,
-                   UnixMillis now_ms, v1::MeasureProgress* progress);
+Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
+                   v1::MeasureProgress* progress);
 
 // Looks at the running campaign whose progress is oldest, if that is older than
 // two seconds. Costs as much as a dry run of MeasureNeeds.

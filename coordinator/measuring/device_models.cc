@@ -1,10 +1,8 @@
 #include "coordinator/measuring/device_models.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "proto/convert.h"
-#include "proto/json.h"
 
 namespace ucudnn {
 
@@ -22,11 +20,12 @@ Status PutDeviceModel(Measurements& measurements, const std::string& kind,
   Result<DeviceModel> model = FromProto(measured.model());
   if (!model) return Within("device_model", std::move(model).error());
   model->name = kind;
-  return measurements.PutDeviceModel({.kind = kind,
-                                      .driver = measured.driver(),
-                                      .device = measured.device(),
-                                      .measured_ms = measured.measured_ms(),
-                                      .model = ToJson(ToProto(*model)).dump()});
+  return measurements.PutDeviceModel(
+      {.kind = kind,
+       .driver = measured.driver(),
+       .device = measured.device(),
+       .measured_ms = measured.measured_ms(),
+       .model = ToProto(*model).SerializeAsString()});
 }
 
 Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
@@ -36,12 +35,9 @@ Result<std::optional<v1::MeasuredDeviceModel>> NewestDeviceModel(
   if (records.empty()) return std::nullopt;
   const DeviceModelRecord& newest = records.front();
   v1::MeasuredDeviceModel measured;
-  if (const Status read =
-          FromJson(nlohmann::ordered_json::parse(newest.model, nullptr, false),
-                   measured.mutable_model());
-      !read) {
-    return Fail(Code::kDataLoss, "the stored device model of {}: {}", kind,
-                read.error().message);
+  if (!measured.mutable_model()->ParseFromString(newest.model)) {
+    return Fail(Code::kDataLoss,
+                "the stored device model of {} cannot be read back", kind);
   }
   measured.set_device(newest.device);
   measured.set_driver(newest.driver);

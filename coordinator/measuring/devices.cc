@@ -49,14 +49,12 @@ Result<LayerNames> NamesOfLayers(Campaigns& campaigns, Plans& plans,
                           campaigns.ListRunningCampaigns(kMost));
   for (const CampaignRecord& campaign : running) {
     if (names.size() == wanted.size()) break;
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Campaign message, ToProto(campaign));
-    const auto record = plans.GetNetwork(message.request().network(),
-                                         campaign.network_revision);
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, RequestOf(campaign));
+    const auto record =
+        plans.GetNetwork(request.network, campaign.network_revision);
     if (!record) continue;  // deleted meanwhile
     UCUDNN_ASSIGN_OR_RETURN(const v1::Network stored, ToProto(*record));
     UCUDNN_ASSIGN_OR_RETURN(const Network network, FromProto(stored));
-    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request,
-                            ParsePlanRequest(message.request()));
     for (const Kernel& kernel :
          KernelsOf(network, request.precision, request.layout)) {
       const std::string problem = ToString(kernel.problem);

@@ -57,10 +57,10 @@ std::set<std::string> PlanInputs::Problems() const {
 }
 
 Result<PlanInputs> LookUp(Agents& agents, Plans& plans,
-                          const v1::PlanRequest& request,
+                          const JobRequest& request,
                           std::optional<std::int64_t> network_revision) {
   PlanInputs inputs;
-  UCUDNN_ASSIGN_OR_RETURN(inputs.request, ParsePlanRequest(request));
+  UCUDNN_ASSIGN_OR_RETURN(inputs.request, Canonical(request));
   std::vector<std::string>& kinds = inputs.request.device_kinds;
   if (kinds.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(agents));

@@ -14,7 +14,6 @@
 #include "base/units.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/store/store.h"
-#include "proto/messages_fwd.h"
 
 namespace ucudnn {
 
@@ -39,10 +38,10 @@ struct PlanInputs {
 
 // If the request names no device kinds, the devices online must be of one kind.
 // kNotFound: the network; kFailedPrecondition, kInvalidArgument: there is no
-// such kind, or too much would have to be measured; errors of ParsePlanRequest.
+// such kind, or too much would have to be measured; errors of Canonical.
 // The network is that of `network_revision` or else the latest.
 Result<PlanInputs> LookUp(
-    Agents& agents, Plans& plans, const v1::PlanRequest& request,
+    Agents& agents, Plans& plans, const JobRequest& request,
     std::optional<std::int64_t> network_revision = std::nullopt);
 
 // Loads the points that the plan is made from, of those needs for which this

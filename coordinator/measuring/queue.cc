@@ -85,8 +85,7 @@ Result<CampaignNeeds> NeedsOfCampaign(Store& store,
                                       UnixMillis now_ms) {
   v1::MeasureRequest request;
   request.set_dry_run(true);
-  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
-                          InputsOf(store, campaign, &request));
+  UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, InputsOf(store, campaign));
   CampaignNeeds needs;
   UCUDNN_ASSIGN_OR_RETURN(
       needs.progress,

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/files/file.h"
@@ -15,23 +14,20 @@
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
-#include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kMaxNameLength = 200;
 
 // A network's convolutions as the store keeps them.
-std::string LayersText(const Network& network) {
+std::string LayersOf(const Network& network) {
   v1::Network message;
   for (const ConvLayer& layer : network.layers) {
     *message.add_layers() = ToProto(layer);
   }
-  return ToJson(message)["layers"].dump();
+  return message.SerializeAsString();
 }
 
 // Names go into URLs, tables and file names.
@@ -81,16 +77,15 @@ std::string Sha256(std::string_view text) {
 
 Result<v1::Network> ToProto(const NetworkRecord& record) {
   v1::Network network;
+  if (!network.ParseFromString(record.layers)) {
+    return Fail(Code::kDataLoss,
+                "the stored layers of network {} cannot be read back",
+                record.name);
+  }
   network.set_name(record.name);
   network.set_revision(record.revision);
   network.set_format(std::string(Name(record.format)));
   network.set_updated_ms(record.created_ms);
-  Json layers = Json::object();
-  layers["layers"] = Json::parse(record.layers, nullptr, false);
-  if (const Status read = FromJson(layers, &network); !read) {
-    return Fail(Code::kDataLoss, "the stored layers of network {}: {}",
-                record.name, read.error().message);
-  }
   return network;
 }
 
@@ -105,7 +100,7 @@ Result<v1::Network> NetworkService::PutNetwork(
   record.name = request.name();
   record.format =
       IsNetworkCsv(content) ? NetworkFormat::kCsv : NetworkFormat::kOnnx;
-  record.layers = LayersText(network);
+  record.layers = LayersOf(network);
   record.hash = Sha256(content);
   record.source = std::move(content);
   record.created_ms = clock_.NowMs();

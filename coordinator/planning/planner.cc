@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/plan/even_shares.h"
 #include "base/plan/prediction.h"
-#include "proto/convert_plan.h"
-#include "proto/json.h"
 #include "solver/joint.h"
 
 namespace ucudnn {
@@ -165,6 +162,25 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
 }
 
+// Differs for unlike requests: names come with their lengths.
+std::string TextOf(const JobRequest& request) {
+  std::string text = fmt::format(
+      "network {} {}\nbatch {} policy {} limit {} total {} {} {} without {}",
+      request.network.size(), request.network, request.batch.count(),
+      Name(request.policy), request.workspace_limit.count(),
+      request.total_workspace.count(), Name(request.precision),
+      Name(request.layout), fmt::join(request.exclude_ranks, ","));
+  for (const std::string& kind : request.device_kinds) {
+    text += fmt::format("\nrank {} {}", kind.size(), kind);
+  }
+  if (request.memory) {
+    text += fmt::format("\nmemory {} {} {} {}", request.memory->budget.count(),
+                        request.memory->policy, request.memory->recompute,
+                        request.memory->offload_weights);
+  }
+  return text;
+}
+
 // MakePlan for a request that excludes no rank.
 Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
                            const KindProfiles& profiles) {
@@ -223,8 +239,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
 
 }  // namespace
 
-Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& message) {
-  UCUDNN_ASSIGN_OR_RETURN(JobRequest request, FromProto(message));
+Result<JobRequest> Canonical(JobRequest request) {
+  UCUDNN_RETURN_IF_ERROR(Validate(request));
   if (request.network.empty()) {
     return Fail(Code::kInvalidArgument,
                 "network is empty; the name of a registered network is "
@@ -315,11 +331,8 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
 
 std::string InputsText(const Network& network, const JobRequest& request,
                        const KindProfiles& profiles, int solver_version) {
-  nlohmann::ordered_json asked = ToJson(ToProto(request));
-  // Keys of plans from before there were these fields stay the same.
-  if (!request.memory) asked.erase("memory");
-  if (request.exclude_ranks.empty()) asked.erase("exclude_ranks");
-  std::string text = fmt::format("solver {}\n", solver_version) + asked.dump();
+  std::string text =
+      fmt::format("solver {}\n{}", solver_version, TextOf(request));
   const auto out = std::back_inserter(text);
   for (const Kernel& kernel :
        KernelsOf(network, request.precision, request.layout)) {

@@ -16,16 +16,14 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "proto/messages_fwd.h"
 #include "solver/version.h"
 
 namespace ucudnn {
 
-// The request in canonical form: defaults are filled in, and requests that mean
-// the same are equal. An empty list of device kinds stays empty for the caller
-// to fill. Errors of FromProto (proto/convert_plan.h); kInvalidArgument if no
-// network is named.
-Result<JobRequest> ParsePlanRequest(const v1::PlanRequest& request);
+// The request in canonical form: requests that mean the same are equal. An
+// empty list of device kinds stays empty for the caller to fill. Errors of
+// Validate; kInvalidArgument if no network is named.
+Result<JobRequest> Canonical(JobRequest request);
 
 // A measurement to make: one problem at one batch on one kind of device.
 struct Need {

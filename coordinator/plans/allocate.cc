@@ -18,6 +18,7 @@
 #include "coordinator/measuring/measuring.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/plans/plan_service.h"
+#include "proto/convert_plan.h"
 #include "solver/allot/allot.h"
 #include "solver/joint.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -149,8 +150,8 @@ Result<AllotJob> ReadJob(const v1::JobToAllocate& job) {
 Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
                  AllotJob* read,
                  google::protobuf::RepeatedPtrField<std::string>* notes) {
-  v1::PlanRequest wanted = job.plan();
-  for (const std::string& kind : offer.kinds) wanted.add_device_kinds(kind);
+  UCUDNN_ASSIGN_OR_RETURN(JobRequest wanted, FromProto(job.plan()));
+  wanted.device_kinds = offer.kinds;
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
                           LookUp(store.agents, store.plans, wanted));
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));

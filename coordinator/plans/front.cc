@@ -4,9 +4,7 @@
 #include <iterator>
 
 #include "coordinator/agents/drivers.h"
-#include "coordinator/planning/planner.h"
 #include "coordinator/plans/plan_service.h"
-#include "coordinator/plans/stored_plan.h"
 #include "proto/convert_plan.h"
 #include "solver/micro_batch/pareto.h"
 #include "ucudnn/v1/coordinator.pb.h"
@@ -36,12 +34,9 @@ Result<const v1::KernelPlan*> Find(const v1::Plan& plan,
 }  // namespace
 
 Result<v1::Front> PlanService::GetFront(const v1::GetFrontRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record,
-                          store_.plans.GetPlan(request.plan_id()));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, PlanOf(request.plan_id()));
   UCUDNN_ASSIGN_OR_RETURN(const v1::KernelPlan* kernel, Find(plan, request));
-  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
-                          ParsePlanRequest(plan.request()));
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted, FromProto(plan.request()));
   const v1::RankPlan& rank = plan.ranks(request.rank());
   const std::vector<std::string> problem = {kernel->problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,18 +22,12 @@
 #include "coordinator/planning/memory_planner.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/planning/under_load.h"
-#include "coordinator/plans/stored_plan.h"
 #include "proto/convert.h"
 #include "proto/convert_plan.h"
-#include "proto/json.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr char kMemoryPlans[] = "memory_plans";
 
 Result<std::int64_t> ParseId(const std::string& text) {
   const Result<std::int64_t> id = ParseInteger(text, 1, kMaxCount);
@@ -58,7 +51,7 @@ Result<DeviceModels> LoadModels(Measurements& measurements,
 // The plans with these inputs whose searches were cut off. Each is faster than
 // the one before, and has a key that no search for a plan finds.
 struct CutOffPlans {
-  std::optional<v1::Plan> fastest;
+  std::optional<StoredPlan> fastest;
   std::string next_key;  // of a faster one
 };
 
@@ -68,7 +61,7 @@ Result<CutOffPlans> FindCutOff(Plans& plans, const std::string& inputs) {
     found.next_key = Sha256(fmt::format("{}\ncut off {}", inputs, number));
     UCUDNN_ASSIGN_OR_RETURN(const auto known, plans.FindPlan(found.next_key));
     if (!known) return found;
-    UCUDNN_ASSIGN_OR_RETURN(found.fastest, ToProto(*known));
+    found.fastest = known;
   }
 }
 
@@ -86,22 +79,42 @@ Status CheckModels(const DeviceModels& models,
   return {};
 }
 
-}  // namespace
-
-Result<v1::Plan> ToProto(const PlanRecord& record) {
-  v1::Plan plan;
-  Json json = Json::parse(record.body, nullptr, false);
-  if (json.is_object() && !record.memory_plans.empty()) {
-    json[kMemoryPlans] = Json::parse(record.memory_plans, nullptr, false);
-  }
-  if (const Status read = FromJson(json, &plan); !read) {
-    return Fail(Code::kDataLoss, "plan {} cannot be read back: {}", record.id,
-                read.error().message);
-  }
-  plan.set_id(record.id);
-  plan.set_created_ms(record.created_ms);
-  return plan;
+// Requests that mean the same have the same.
+std::string KeyOf(const JobRequest& request) {
+  return ToProto(request).SerializeAsString();
 }
+
+// A plan's fields, serialised, with its id among them: it is stored without.
+std::string WithId(std::int64_t id, const std::string& fields) {
+  v1::Plan named;
+  named.set_id(id);
+  std::string bytes = named.SerializeAsString();
+  bytes.reserve(bytes.size() + fields.size());
+  return bytes += fields;
+}
+
+PlanRecord RecordOf(const JobPlan& plan, const std::string& key) {
+  v1::Plan message = ToProto(plan);
+  PlanRecord record{.key = key,
+                    .predicted = plan.predicted,
+                    .created_ms = plan.created_ms,
+                    .outline = "",
+                    .body = message.SerializeAsString()};
+  message.clear_memory_plans();
+  for (v1::RankPlan& rank : *message.mutable_ranks()) {
+    if (rank.has_workspace()) rank.mutable_workspace()->clear_kernels();
+  }
+  record.outline = message.SerializeAsString();
+  return record;
+}
+
+Result<v1::Plan> Parse(const std::string& bytes) {
+  v1::Plan plan;
+  if (plan.ParseFromString(bytes)) return plan;
+  return Fail(Code::kDataLoss, "a stored plan cannot be read back");
+}
+
+}  // namespace
 
 Asker PlanService::CallerAsks() const {
   const auto options = context_.options();
@@ -111,11 +124,11 @@ Asker PlanService::CallerAsks() const {
 }
 
 Result<v1::MeasureProgress> PlanService::Measure(
-    const v1::MeasureRequest& request, const v1::PlanRequest& wanted) {
+    const v1::MeasureRequest& request, const JobRequest& wanted) {
   std::optional<SingleFlight::Turn> turn;
   if (!request.dry_run()) {
     UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
-                            planning_.Take(wanted.SerializeAsString()));
+                            planning_.Take(KeyOf(wanted)));
     turn.emplace(std::move(taken));
   }
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
@@ -135,8 +148,8 @@ Result<v1::MeasureProgress> PlanService::Measure(
   if (request.dry_run()) {
     // A client that follows what it has requested needs no estimate.
     if (progress.unasked() + progress.cancelled() > 0) {
-      UCUDNN_RETURN_IF_ERROR(AddEstimate(store_, ToProto(inputs.request),
-                                         clock_.NowMs(), &progress));
+      UCUDNN_RETURN_IF_ERROR(
+          AddEstimate(store_, inputs.request, clock_.NowMs(), &progress));
     }
     return progress;
   }
@@ -147,68 +160,71 @@ Result<v1::MeasureProgress> PlanService::Measure(
   return progress;
 }
 
-Result<std::optional<v1::Plan>> PlanService::PlanAgain(
+Result<std::shared_ptr<const PlanService::Planned>> PlanService::PlanAgain(
     const std::string& request, IfCutOff if_cut_off, std::int64_t asked_ms,
     ChangeCounts* counts) {
   const std::int64_t now = clock_.SteadyMs();
   UCUDNN_ASSIGN_OR_RETURN(*counts, store_.changes.CountChanges());
   plans_.Deleted(counts->deleted_plans, now);
-  const auto planned = planned_.Find(request);
+  auto planned = planned_.Find(request);
   if (planned == nullptr ||
       planned->measure_workspace != context_.options()->measure_workspace ||
       planned->counts.networks != counts->networks ||
       planned->counts.deleted_plans != counts->deleted_plans) {
-    return std::nullopt;
+    return nullptr;
   }
-  if (planned->cut_off && if_cut_off == IfCutOff::kSearchAgain &&
+  if (planned->plan.cut_off && if_cut_off == IfCutOff::kSearchAgain &&
       planned->made_ms <= asked_ms) {
-    return std::nullopt;
+    return nullptr;
   }
   // Which kinds are online decides for requests that name none.
   if (planned->kinds.empty() && planned->counts.kinds != counts->kinds) {
-    return std::nullopt;
+    return nullptr;
   }
   for (const std::string& kind : planned->kinds) {
     if (CountOf(planned->counts.kinds, kind) != CountOf(counts->kinds, kind)) {
-      return std::nullopt;
+      return nullptr;
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, PlanOf(planned->plan));
-  return plan;
+  plan_uses_.Note(planned->plan.id, clock_.NowMs());
+  return planned;
 }
 
 Result<v1::Plan> PlanService::CreatePlan(const v1::PlanRequest& request) {
-  return PlanFor(request, IfCutOff::kSearchAgain);
+  UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted, FromProto(request));
+  UCUDNN_ASSIGN_OR_RETURN(const MadePlan made,
+                          PlanFor(wanted, IfCutOff::kSearchAgain));
+  return made.bytes == nullptr ? PlanOf(made.id) : Parse(*made.bytes);
 }
 
-Result<v1::Plan> PlanService::PlanFor(const v1::PlanRequest& request,
+Result<MadePlan> PlanService::PlanFor(const JobRequest& request,
                                       IfCutOff if_cut_off) {
-  std::string text = request.SerializeAsString();
+  std::string key = KeyOf(request);
   const std::int64_t asked_ms = clock_.SteadyMs();
   Planned planned;
   UCUDNN_ASSIGN_OR_RETURN(
-      auto again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
-  if (again) return *std::move(again);
-  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn, planning_.Take(text));
+      auto again, PlanAgain(key, if_cut_off, asked_ms, &planned.counts));
+  if (again != nullptr) return again->plan;
+  UCUDNN_ASSIGN_OR_RETURN(const SingleFlight::Turn turn, planning_.Take(key));
   // Whoever had the turn before may have made it.
   UCUDNN_ASSIGN_OR_RETURN(
-      again, PlanAgain(text, if_cut_off, asked_ms, &planned.counts));
-  if (again) return *std::move(again);
+      again, PlanAgain(key, if_cut_off, asked_ms, &planned.counts));
+  if (again != nullptr) return again->plan;
   planned.measure_workspace = context_.options()->measure_workspace;
-  UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, MakeOrFindPlan(request, if_cut_off));
-  plan_uses_.Note(plan.id(), clock_.NowMs());
-  planned.plan = plan.id();
-  planned.cut_off = plan.cut_off();
+  UCUDNN_ASSIGN_OR_RETURN(MadePlan plan, MakeOrFindPlan(request, if_cut_off));
+  plan_uses_.Note(plan.id, clock_.NowMs());
+  planned.plan = plan;
+  planned.plan.bytes = nullptr;
   planned.made_ms = clock_.SteadyMs();
-  planned.kinds.insert(request.device_kinds().begin(),
-                       request.device_kinds().end());
-  const std::size_t size = text.size() + sizeof(Planned);
-  planned_.Put(std::move(text),
+  planned.kinds.insert(request.device_kinds.begin(),
+                       request.device_kinds.end());
+  const std::size_t size = key.size() + sizeof(Planned);
+  planned_.Put(std::move(key),
                std::make_shared<const Planned>(std::move(planned)), size);
   return plan;
 }
 
-Result<v1::Plan> PlanService::MakeOrFindPlan(const v1::PlanRequest& request,
+Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
                                              IfCutOff if_cut_off) {
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
                           LookUp(store_.agents, store_.plans, request));
@@ -254,17 +270,20 @@ Result<v1::Plan> PlanService::MakeOrFindPlan(const v1::PlanRequest& request,
     text += LoadInputsText(models);
   }
   const std::string key = Sha256(text);
-  UCUDNN_ASSIGN_OR_RETURN(const std::optional<PlanRecord> known,
+  UCUDNN_ASSIGN_OR_RETURN(const std::optional<StoredPlan> known,
                           store_.plans.FindPlan(key));
-  if (known) return ToProto(*known);
+  if (known) return MadePlan{.id = known->id, .predicted = known->predicted};
   CutOffPlans cut_off;
   // Only searches for memory plans have a time limit.
   if (inputs.request.memory) {
     UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_.plans, text));
   }
-  if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) {
-    return *cut_off.fastest;
-  }
+  const auto fastest = [&] {
+    return MadePlan{.id = cut_off.fastest->id,
+                    .predicted = cut_off.fastest->predicted,
+                    .cut_off = true};
+  };
+  if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) return fastest();
   UCUDNN_RETURN_IF_ERROR(Call::Check());
   UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
     if (inputs.plan) return *std::move(inputs.plan);
@@ -275,8 +294,8 @@ Result<v1::Plan> PlanService::MakeOrFindPlan(const v1::PlanRequest& request,
                            context_.options()->memory_plan_time);
   }());
   if (plan.cut_off && cut_off.fastest &&
-      cut_off.fastest->predicted_ns() <= plan.predicted.count()) {
-    return *cut_off.fastest;
+      cut_off.fastest->predicted <= plan.predicted) {
+    return fastest();
   }
   if (!inputs.request.memory) PredictUnderLoad(models, &plan);
   plan.revision = 1;
@@ -290,44 +309,40 @@ Result<v1::Plan> PlanService::MakeOrFindPlan(const v1::PlanRequest& request,
       const auto doubts,
       DoubtsAbout(store_.measurements, inputs.Kinds(), inputs.Problems()));
   plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
-  PlanRecord record;
-  record.key = plan.cut_off ? cut_off.next_key : key;
-  record.revision = plan.revision;
-  record.request = ToJson(ToProto(plan.request)).dump();
-  Json body = ToJson(ToProto(plan));
-  // Kept apart, so that lists need not read them.
-  if (!plan.memory_plans.empty()) {
-    record.memory_plans = body[kMemoryPlans].dump();
-  }
-  body.erase(kMemoryPlans);
-  record.body = body.dump();
-  record.created_ms = clock_.NowMs();
-  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created,
-                          store_.plans.CreatePlan(record));
-  return ToProto(created.plan);
+  plan.created_ms = clock_.NowMs();
+  return Keep(plan, plan.cut_off ? cut_off.next_key : key);
 }
 
-Result<std::vector<PlanService::PlanSummary>> PlanService::PlanSummaries(
-    std::int64_t limit, std::int64_t before) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids,
-                          store_.plans.ListPlanIds(limit, before));
-  std::vector<PlanSummary> summaries;
-  for (const std::int64_t id : ids) {
-    PlanSummary summary = plan_summaries_.Find(id);
-    if (summary == nullptr) {
-      // Without the memory plans, which GetPlan reads.
-      UCUDNN_ASSIGN_OR_RETURN(const auto records,
-                              store_.plans.ListPlans(1, id + 1));
-      // Deleted meanwhile.
-      if (records.empty() || records[0].id != id) continue;
-      UCUDNN_ASSIGN_OR_RETURN(v1::Plan plan, ToProto(records[0]));
-      plan.clear_ranks();
-      summary = std::make_shared<const v1::Plan>(std::move(plan));
-      plan_summaries_.Put(id, summary, summary->SpaceUsedLong());
-    }
-    summaries.push_back(std::move(summary));
-  }
-  return summaries;
+Result<MadePlan> PlanService::Keep(const JobPlan& plan,
+                                   const std::string& key) {
+  const PlanRecord record = RecordOf(plan, key);
+  const std::int64_t moment = plans_.Moment();
+  UCUDNN_ASSIGN_OR_RETURN(const CreatedPlan created,
+                          store_.plans.CreatePlan(record));
+  MadePlan made{.id = created.plan.id,
+                .predicted = created.plan.predicted,
+                .cut_off = plan.cut_off};
+  if (created.already) return made;
+  made.bytes =
+      std::make_shared<const std::string>(WithId(made.id, record.body));
+  plans_.Put(made.id, made.bytes, moment);
+  return made;
+}
+
+Result<std::shared_ptr<const v1::Plan>> PlanService::Outline(std::int64_t id) {
+  if (auto known = outlines_.Find(id)) return known;
+  UCUDNN_ASSIGN_OR_RETURN(const std::string stored,
+                          store_.plans.GetPlanOutline(id));
+  UCUDNN_ASSIGN_OR_RETURN(v1::Plan outline, Parse(WithId(id, stored)));
+  auto kept = std::make_shared<const v1::Plan>(std::move(outline));
+  outlines_.Put(id, kept, kept->SpaceUsedLong());
+  return kept;
+}
+
+Result<JobPlan> PlanService::OutlineOf(std::int64_t id) {
+  plan_uses_.Note(id, clock_.NowMs());
+  UCUDNN_ASSIGN_OR_RETURN(const auto outline, Outline(id));
+  return FromProto(*outline);
 }
 
 Result<v1::ListPlansResponse> PlanService::ListPlans(
@@ -336,11 +351,20 @@ Result<v1::ListPlansResponse> PlanService::ListPlans(
   v1::ListPlansResponse response;
   PageBytes bytes;
   UCUDNN_RETURN_IF_ERROR(FillPage(
-      request, [&](int limit) { return PlanSummaries(limit, before); },
-      [&](const PlanSummary& plan) -> Result<bool> {
-        before = plan->id();
-        *response.add_plans() = *plan;
-        return bytes.Fill(*plan);
+      request,
+      [&](int limit) { return store_.plans.ListPlanIds(limit, before); },
+      [&](std::int64_t id) -> Result<bool> {
+        before = id;
+        const auto outline = Outline(id);
+        if (!outline) {
+          // Deleted meanwhile.
+          if (outline.error().code == Code::kNotFound) return false;
+          return tl::unexpected<Error>(outline.error());
+        }
+        v1::Plan& plan = *response.add_plans();
+        plan = **outline;
+        plan.clear_ranks();
+        return bytes.Fill(plan);
       }));
   return response;
 }
@@ -351,18 +375,15 @@ Result<PlanBytes> PlanService::BytesOf(std::int64_t id) {
     return known;
   }
   const std::int64_t moment = plans_.Moment();
-  UCUDNN_ASSIGN_OR_RETURN(const PlanRecord record, store_.plans.GetPlan(id));
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan, ToProto(record));
-  auto bytes = std::make_shared<const std::string>(plan.SerializeAsString());
+  UCUDNN_ASSIGN_OR_RETURN(const std::string body, store_.plans.GetPlanBody(id));
+  auto bytes = std::make_shared<const std::string>(WithId(id, body));
   plans_.Put(id, bytes, moment);
   return bytes;
 }
 
 Result<v1::Plan> PlanService::PlanOf(std::int64_t id) {
   UCUDNN_ASSIGN_OR_RETURN(const PlanBytes bytes, BytesOf(id));
-  v1::Plan plan;
-  UCUDNN_CHECK(plan.ParseFromString(*bytes));
-  return plan;
+  return Parse(*bytes);
 }
 
 Result<PlanBytes> PlanService::GetPlanBytes(const v1::GetRequest& request) {

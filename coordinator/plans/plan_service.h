@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/job_plan.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/context.h"
@@ -26,6 +27,14 @@ namespace ucudnn {
 // What answers a request for which there is a plan whose search was cut off.
 enum class IfCutOff { kSearchAgain, kTakeIt };
 
+struct MadePlan {
+  std::int64_t id = 0;
+  Nanoseconds predicted{0};
+  bool cut_off = false;  // its search
+  // The plan with its id, serialised, if it was made just now.
+  PlanBytes bytes = nullptr;
+};
+
 // Thread-safe. What a call acknowledges is stored.
 class PlanService {
  public:
@@ -33,9 +42,6 @@ class PlanService {
       : context_(context), store_(context.store), clock_(context.clock) {}
 
   // See proto/ucudnn/v1/coordinator.proto.
-  //
-  // A plan whose search was cut off answers no later request: that searches
-  // again, and gets the faster of both plans.
   Result<v1::Plan> CreatePlan(const v1::PlanRequest& request);
   Result<v1::ListPlansResponse> ListPlans(const v1::ListRequest& request);
   Result<v1::Plan> GetPlan(const v1::GetRequest& request);
@@ -49,9 +55,14 @@ class PlanService {
   // Has what the plan `wanted` needs measured, as the request says, whose own
   // plan is ignored.
   Result<v1::MeasureProgress> Measure(const v1::MeasureRequest& request,
-                                      const v1::PlanRequest& wanted);
-  Result<v1::Plan> PlanFor(const v1::PlanRequest& request, IfCutOff if_cut_off);
-  Result<v1::Plan> PlanOf(std::int64_t id);
+                                      const JobRequest& wanted);
+  // The plan for the request, made unless it is stored. A plan whose search was
+  // cut off answers no later request: that searches again, unless `if_cut_off`
+  // says otherwise, and gets the faster of both plans.
+  Result<MadePlan> PlanFor(const JobRequest& request, IfCutOff if_cut_off);
+  // The plan without kernels and memory plans. Quick if it was read lately,
+  // even if it was deleted meanwhile.
+  Result<JobPlan> OutlineOf(std::int64_t id);
 
   // Forgets the plans that are kept: some were deleted.
   void ForgetDeleted() { plans_.Clear(); }
@@ -65,39 +76,38 @@ class PlanService {
 
   // What a request's plan was made from.
   struct Planned {
-    std::int64_t plan = 0;
+    MadePlan plan;  // without its bytes
     ChangeCounts counts;
     std::set<std::string> kinds;
     Bytes measure_workspace;
-    bool cut_off = false;      // the plan's search
-    std::int64_t made_ms = 0;  // when it ended, on the steady clock
+    std::int64_t made_ms = 0;  // when its search ended, on the steady clock
   };
 
-  // The plan of an equal request, if nothing that it was made from changed
-  // since. To search again, a plan that was cut off is that of requests only
-  // that waited for it: `asked_ms` is before it was made. In `counts`, what is
-  // counted now.
-  Result<std::optional<v1::Plan>> PlanAgain(const std::string& request,
-                                            IfCutOff if_cut_off,
-                                            std::int64_t asked_ms,
-                                            ChangeCounts* counts);
+  // An equal request, if nothing that its plan was made from changed since;
+  // otherwise null. To search again, a plan that was cut off is that of
+  // requests only that waited for it: `asked_ms` is before it was made. In
+  // `counts`, what is counted now.
+  Result<std::shared_ptr<const Planned>> PlanAgain(const std::string& request,
+                                                   IfCutOff if_cut_off,
+                                                   std::int64_t asked_ms,
+                                                   ChangeCounts* counts);
   // The plan with these inputs, made anew unless it is stored. Of plans that
   // were cut off, the fastest so far.
-  Result<v1::Plan> MakeOrFindPlan(const v1::PlanRequest& request,
+  Result<MadePlan> MakeOrFindPlan(const JobRequest& request,
                                   IfCutOff if_cut_off);
-  // Plans as lists show them: without ranks and memory plans. Newest first;
-  // some may be missing that were deleted meanwhile.
-  using PlanSummary = std::shared_ptr<const v1::Plan>;
-  Result<std::vector<PlanSummary>> PlanSummaries(std::int64_t limit,
-                                                 std::int64_t before);
+  // Stores the plan, unless there is one with its key.
+  Result<MadePlan> Keep(const JobPlan& plan, const std::string& key);
+  // OutlineOf, as a message.
+  Result<std::shared_ptr<const v1::Plan>> Outline(std::int64_t id);
   Result<PlanBytes> BytesOf(std::int64_t id);
+  Result<v1::Plan> PlanOf(std::int64_t id);
 
   Context& context_;
   Store& store_;
   const Clock& clock_;
   SingleFlight planning_;  // by request
   PlanCache plans_{kMaxCachedPlanBytes};
-  LruCache<std::int64_t, v1::Plan> plan_summaries_{kMaxCachedSummaryBytes};
+  LruCache<std::int64_t, v1::Plan> outlines_{kMaxCachedOutlineBytes};
   PlanUses plan_uses_;
   LruCache<std::string, Planned> planned_{kMaxCachedRequestBytes};
 };

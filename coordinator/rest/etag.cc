@@ -1,11 +1,19 @@
 #include "coordinator/rest/etag.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
-
-#include "coordinator/rest/http_head.h"
 
 namespace ucudnn {
+namespace {
+
+// Without blanks at either end.
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+}  // namespace
 
 bool NamesTag(std::string_view header, std::string_view tag) {
   while (!header.empty()) {
@@ -20,16 +28,16 @@ bool NamesTag(std::string_view header, std::string_view tag) {
   return false;
 }
 
-void SetTag(const httplib::Request& request, const std::string& hash,
-            httplib::Response* response) {
+void SetTag(const HttpRequest& request, const std::string& hash,
+            HttpResponse* response) {
   const std::string tag = fmt::format("\"{}\"", hash);
-  // Weak, because a compressed answer has the same.
-  response->set_header("ETag", "W/" + tag);
-  response->set_header("Cache-Control", "no-cache");
-  if (!NamesTag(request.get_header_value("If-None-Match"), tag)) return;
+  // Weak, as it was while answers could be compressed.
+  response->headers.emplace_back("ETag", "W/" + tag);
+  response->headers.emplace_back("Cache-Control", "no-cache");
+  if (!NamesTag(request.if_none_match, tag)) return;
   response->status = 304;
   response->body.clear();
-  response->headers.erase("Content-Type");
+  response->type.clear();
 }
 
 }  // namespace ucudnn

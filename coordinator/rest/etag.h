@@ -6,10 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace httplib {
-struct Request;
-struct Response;
-}  // namespace httplib
+#include "coordinator/rest/http.h"
 
 namespace ucudnn {
 
@@ -18,8 +15,8 @@ bool NamesTag(std::string_view header, std::string_view tag);
 
 // Gives the answer the tag "`hash`"; if the request names it, the answer
 // becomes 304 without a body.
-void SetTag(const httplib::Request& request, const std::string& hash,
-            httplib::Response* response);
+void SetTag(const HttpRequest& request, const std::string& hash,
+            HttpResponse* response);
 
 }  // namespace ucudnn
 

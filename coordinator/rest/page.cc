@@ -1,17 +1,18 @@
 #include "coordinator/rest/page.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
 
 #include "base/files/file.h"
 #include "base/units.h"
 #include "coordinator/rest/etag.h"
-#include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/http_server.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr Bytes kMaxFile = 16_MiB;
+
+constexpr std::string_view kPlainText = "text/plain; charset=utf-8";
 
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -25,35 +26,33 @@ constexpr const char* kNoPage =
     "/v1/devices,\n"
     "/v1/plans and /v1/jobs, and from the command ucudnn.\n";
 
-void SetHeaders(httplib::Response* response) {
-  response->set_header("Content-Security-Policy", kPolicy);
-  response->set_header("X-Content-Type-Options", "nosniff");
-  response->set_header("Referrer-Policy", "no-referrer");
-  response->set_header("Cross-Origin-Opener-Policy", "same-origin");
-  response->set_header("Cross-Origin-Resource-Policy", "same-origin");
+HttpResponse Served(int status, std::string_view type, std::string body) {
+  return {.status = status,
+          .type = std::string(type),
+          .headers = {{"Content-Security-Policy", kPolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"}},
+          .body = std::move(body),
+          .next = {}};
 }
 
-void ServeBuilt(const PageFile& file, const httplib::Request& request,
-                httplib::Response* response) {
-  SetHeaders(response);
-  response->set_content(file.content.data(), file.content.size(),
-                        std::string(file.type));
-  SetTag(request, std::string(file.hash), response);
+HttpResponse ServeBuilt(const PageFile& file, const HttpRequest& request) {
+  HttpResponse response = Served(200, file.type, std::string(file.content));
+  SetTag(request, std::string(file.hash), &response);
+  return response;
 }
 
-void ServeFromFolder(const PageFile& file, const std::string& folder,
-                     httplib::Response* response) {
-  SetHeaders(response);
-  response->set_header("Cache-Control", "no-store");
-  const Result<std::string> content =
+HttpResponse ServeFromFolder(const PageFile& file, const std::string& folder) {
+  Result<std::string> content =
       ReadFile(fmt::format("{}/{}", folder, file.name), kMaxFile);
-  if (!content) {
-    response->status = 404;
-    response->set_content(fmt::format("--ui-dir has no {}\n", file.name),
-                          "text/plain; charset=utf-8");
-    return;
-  }
-  response->set_content(*content, std::string(file.type));
+  HttpResponse response =
+      content ? Served(200, file.type, *std::move(content))
+              : Served(404, kPlainText,
+                       fmt::format("--ui-dir has no {}\n", file.name));
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
 }
 
 // What a folder may hold; the build has the same list.
@@ -67,13 +66,10 @@ constexpr PageFile kNames[] = {
 
 }  // namespace
 
-void AddPage(const Page& page, HttpListener* http) {
-  using Http = httplib::Request;
+void AddPage(const Page& page, HttpServer* http) {
   if (page.files.empty() && page.folder.empty()) {
-    http->Route("GET", "/", [](const Http&, httplib::Response* response) {
-      SetHeaders(response);
-      response->status = 404;
-      response->set_content(kNoPage, "text/plain; charset=utf-8");
+    http->Get("/", [](const HttpRequest&) {
+      return Served(404, kPlainText, kNoPage);
     });
     return;
   }
@@ -82,15 +78,10 @@ void AddPage(const Page& page, HttpListener* http) {
   for (const PageFile& file : files) {
     const std::string path =
         file.name == "index.html" ? "/" : fmt::format("/{}", file.name);
-    http->Route("GET", path,
-                [file, folder = page.folder](const Http& request,
-                                             httplib::Response* response) {
-                  if (folder.empty()) {
-                    ServeBuilt(file, request, response);
-                  } else {
-                    ServeFromFolder(file, folder, response);
-                  }
-                });
+    http->Get(path, [file, folder = page.folder](const HttpRequest& request) {
+      return folder.empty() ? ServeBuilt(file, request)
+                            : ServeFromFolder(file, folder);
+    });
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace ucudnn {
 
-class HttpListener;
+class HttpServer;
 
 struct Page {
   // What to serve. If empty, `/` says that this build has no page.
@@ -22,7 +22,7 @@ struct Page {
 
 // The policy admits nothing but the page's own files and the coordinator's
 // answers, and no markup made from strings.
-void AddPage(const Page& page, HttpListener* http);
+void AddPage(const Page& page, HttpServer* http);
 
 }  // namespace ucudnn
 

@@ -1,7 +1,5 @@
 #include "coordinator/rest/probes.h"
 
-#include <httplib.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -12,9 +10,12 @@
 #include <thread>
 #include <utility>
 
+#include "coordinator/coordinator.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
-#include "coordinator/rest/http_listener.h"
+#include "coordinator/lane.h"
+#include "coordinator/limits.h"
+#include "coordinator/rest/http_server.h"
 #include "coordinator/rest/problem.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -82,40 +83,48 @@ class LastStatus {
 
 }  // namespace
 
-void AddProbes(Dispatcher& dispatcher, const Health& health,
-               HttpListener* http) {
-  using Http = httplib::Request;
-  http->Route("GET", "/livez", [](const Http&, httplib::Response* response) {
-    response->set_content("ok\n", "text/plain");
+void AddProbes(Dispatcher& dispatcher, const Health& health, HttpServer* http) {
+  constexpr std::size_t kMost = kMaxProbeConnections;
+  const auto text = [](std::string type, std::string body) {
+    HttpResponse response;
+    response.type = std::move(type);
+    response.body = std::move(body);
+    return response;
+  };
+  const auto ok = [text] { return text("text/plain", "ok\n"); };
+  http->Get("/livez", [ok](const HttpRequest&) { return ok(); });
+  http->Get("/readyz", [ok, &health](const HttpRequest&) {
+    const Status ready = health.Ready();
+    // 503 whatever the reason.
+    return ready ? ok() : Problem(ready.error(), 503);
   });
-  http->Route("GET", "/readyz",
-              [&health](const Http&, httplib::Response* response) {
-                if (const Status ready = health.Ready(); !ready) {
-                  // 503 whatever the reason.
-                  return ReplyError(ready.error(), response, 503);
-                }
-                response->set_content("ok\n", "text/plain");
-              });
-  http->Route(
-      "GET", "/metrics",
-      [&dispatcher,
-       last = std::make_shared<LastStatus>(dispatcher.coordinator())](
-          const Http& request, httplib::Response* response) {
-        const auto admitted = dispatcher.guard().Admit(
-            {.host = request.remote_addr,
-             .certificate = HttpListener::ClientCertificate(),
-             .authorization = request.get_header_value("Authorization")},
-            kReadMetrics, {});
-        if (!admitted) return ReplyError(admitted.error(), response);
+  const auto metrics =
+      [&dispatcher, text,
+       last = std::make_shared<LastStatus>(dispatcher.coordinator())] {
         const auto known = last->Get();
-        if (!known) return ReplyError(known.error(), response, 503);
-        response->set_content(
+        if (!known) return Problem(known.error(), 503);
+        return text(
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
             dispatcher.metrics().Text(known->status, known->age,
                                       dispatcher.coordinator().context.activity,
-                                      dispatcher.guard().Expiries()),
-            "application/openmetrics-text; version=1.0.0; "
-            "charset=utf-8");
-      });
+                                      dispatcher.guard().Expiries()));
+      };
+  http->Route("GET", "/metrics",
+              [&guard = dispatcher.guard(), metrics,
+               lane = std::make_shared<Lane>(kMost, kMost, 2 * kMost)](
+                  const auto& request, HttpReply reply) {
+                const auto who = guard.Identify(request->peer);
+                const Status admitted =
+                    !who   ? tl::unexpected<Error>(who.error())
+                    : *who ? CheckRole(**who, "metrics", kReadMetrics)
+                           : Status();
+                if (!admitted) return reply(Problem(admitted.error()));
+                // The database may keep it waiting.
+                const Status added = lane->Add(
+                    "", {.wanted = [] { return true; },
+                         .run = [metrics, reply] { reply(metrics()); }});
+                if (!added) reply(Problem(added.error()));
+              });
 }
 
 }  // namespace ucudnn

@@ -7,11 +7,10 @@ namespace ucudnn {
 
 class Dispatcher;
 class Health;
-class HttpListener;
+class HttpServer;
 
 // The references must outlive `http`.
-void AddProbes(Dispatcher& dispatcher, const Health& health,
-               HttpListener* http);
+void AddProbes(Dispatcher& dispatcher, const Health& health, HttpServer* http);
 
 }  // namespace ucudnn
 

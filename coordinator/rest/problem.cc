@@ -1,7 +1,5 @@
 #include "coordinator/rest/problem.h"
 
-#include <httplib.h>
-
 #include <nlohmann/json.hpp>
 
 namespace ucudnn {
@@ -80,27 +78,28 @@ std::string_view Title(int status) {
 
 }  // namespace
 
-std::string ProblemText(const Error& error, int status) {
+HttpResponse Problem(const Error& error, int status) {
   using Json = nlohmann::ordered_json;
-  const Json body = {{"type", "about:blank"},
-                     {"title", Title(status)},
-                     {"status", status},
-                     {"detail", error.message},
-                     {"code", CodeName(error.code)}};
-  return body.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-void ReplyError(const Error& error, httplib::Response* response, int status) {
-  response->status = status == 0 ? HttpStatus(error.code) : status;
+  HttpResponse response;
+  response.status = status == 0 ? HttpStatus(error.code) : status;
   if (error.code == Code::kUnavailable || error.code == Code::kAborted ||
       error.code == Code::kResourceExhausted) {
-    response->set_header("Retry-After", "1");
+    response.headers.emplace_back("Retry-After", "1");
   }
   if (error.code == Code::kUnauthenticated) {
     // Lets browsers ask for a token, as a password; other clients ignore it.
-    response->set_header("WWW-Authenticate", "Basic realm=\"ucudnn token\"");
+    response.headers.emplace_back("WWW-Authenticate",
+                                  "Basic realm=\"ucudnn token\"");
   }
-  response->set_content(ProblemText(error, response->status), kProblemType);
+  const Json body = {{"type", "about:blank"},
+                     {"title", Title(response.status)},
+                     {"status", response.status},
+                     {"detail", error.message},
+                     {"code", CodeName(error.code)}};
+  response.type = "application/problem+json";
+  response.body =
+      body.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return response;
 }
 
 }  // namespace ucudnn

@@ -1,14 +1,15 @@
 #include "coordinator/rest/server.h"
 
-#include <httplib.h>
+#include <fmt/ranges.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/files/json_object.h"
 #include "base/plan/job_plan.h"
@@ -17,9 +18,10 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/limits.h"
 #include "coordinator/networks/stored_network.h"
+#include "coordinator/page.h"
 #include "coordinator/request_check.h"
 #include "coordinator/rest/etag.h"
-#include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/http_server.h"
 #include "coordinator/rest/openapi.h"
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/probes.h"
@@ -31,18 +33,13 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Http = httplib::Request;
-
-void Reply(const google::protobuf::Message& body, httplib::Response* response) {
-  response->status = 200;
-  response->set_content(JsonText(body) + "\n", "application/json");
-}
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 
 // Commas in a body. The plan of kMaxJsonBytes (limits.h) has 16,384.
 constexpr std::ptrdiff_t kMaxCommas = 1 << 17;
 
-template <class Message>
-Result<Message> ParseBody(const std::string& body) {
+Status ParseBody(const std::string& body, Message* message) {
   if (std::ranges::count(body, ',') > kMaxCommas) {
     return Fail(Code::kInvalidArgument,
                 "the body has more than {} values; no request has", kMaxCommas);
@@ -54,120 +51,166 @@ Result<Message> ParseBody(const std::string& body) {
   if (body.size() > kLongBodyBytes) lock.lock();
   Result<Json> json = ParseJson(body);
   if (!json) return Within("the body", std::move(json).error());
-  Message message;
-  UCUDNN_RETURN_IF_ERROR(FromJson(*json, &message));
-  UCUDNN_RETURN_IF_ERROR(CheckRequest(message));
+  UCUDNN_RETURN_IF_ERROR(FromJson(*json, message));
+  return CheckRequest(*message);
+}
+
+// Where a call's request is in an HTTP request (CallSpec::route).
+struct Route {
+  std::string method;
+  std::string path;
+  std::vector<std::string> fields;  // that the path gives
+  std::vector<std::pair<std::string, std::string>> query;  // key, field
+};
+
+Route ParseRoute(std::string_view text) {
+  Route route;
+  const std::size_t blank = text.find(' ');
+  route.method = text.substr(0, blank);
+  const std::size_t query = text.find('?');
+  route.path = text.substr(blank + 1, query - blank - 1);
+  for (std::size_t at = 0; (at = route.path.find('{', at)) != std::string::npos;
+       ++at) {
+    route.fields.push_back(
+        route.path.substr(at + 1, route.path.find('}', at) - at - 1));
+  }
+  if (query == std::string_view::npos) return route;
+  for (auto& [key, field] : ParseQuery(text.substr(query + 1))) {
+    route.query.emplace_back(key, field.empty() ? key : field);
+  }
+  return route;
+}
+
+// Sets a field of the request; `key` is how the client knows it.
+Status SetField(const std::string& key, const std::string& name,
+                const std::string& text, Message* message) {
+  const FieldDescriptor* field =
+      message->GetDescriptor()->FindFieldByName(name);
+  UCUDNN_CHECK(field != nullptr);
+  const auto& reflection = *message->GetReflection();
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    if (field->is_repeated()) {
+      reflection.AddString(message, field, text);
+    } else {
+      reflection.SetString(message, field, text);
+    }
+    return {};
+  }
+  const bool is_limit = key == "limit";
+  const bool is_short = field->cpp_type() == FieldDescriptor::CPPTYPE_INT32;
+  auto number = ParseInteger(
+      text, is_limit ? 1 : 0,
+      is_limit ? kMaxPage : (is_short ? std::int64_t{kMaxRanks} : kMaxCount));
+  if (!number) return Within(key, std::move(number).error());
+  if (is_short) {
+    reflection.SetInt32(message, field, static_cast<std::int32_t>(*number));
+  } else {
+    reflection.SetInt64(message, field, *number);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Message>> ReadRequest(const CallSpec& call,
+                                             const Route& route,
+                                             const HttpRequest& http) {
+  std::unique_ptr<Message> message = call.new_request();
+  if (route.method == "POST") {
+    UCUDNN_RETURN_IF_ERROR(ParseBody(http.body, message.get()));
+  } else if (route.method == "PUT") {
+    UCUDNN_RETURN_IF_ERROR(
+        SetField("content", "content", http.body, message.get()));
+  }
+  for (std::size_t i = 0; i < route.fields.size(); ++i) {
+    UCUDNN_RETURN_IF_ERROR(SetField(route.fields[i], route.fields[i],
+                                    http.matches[i], message.get()));
+  }
+  for (const auto& [key, value] : http.query) {
+    const auto known = std::ranges::find(route.query, key,
+                                         [](const auto& q) { return q.first; });
+    if (known == route.query.end()) {
+      std::vector<std::string> keys;
+      for (const auto& [other, field] : route.query) keys.push_back(other);
+      return Fail(Code::kInvalidArgument,
+                  "there is no parameter {}; {} accepted", Excerpt(key),
+                  keys.empty() ? "none is"
+                               : fmt::format("{} {}", fmt::join(keys, ", "),
+                                             keys.size() == 1 ? "is" : "are"));
+    }
+    UCUDNN_RETURN_IF_ERROR(SetField(key, known->second, value, message.get()));
+  }
   return message;
 }
 
-// A whole number of the address, named `name`.
-Result<std::int64_t> Number(const std::string& name, const std::string& text,
-                            std::int64_t max) {
-  auto number = ParseInteger(text, 0, max);
-  if (!number) return Within(name, std::move(number).error());
-  return number;
+std::string JsonTextOf(const CallSpec& call, const Answer& answer) {
+  if (answer.bytes == nullptr) return JsonText(*answer.message) + "\n";
+  const std::unique_ptr<Message> message = call.new_response();
+  UCUDNN_CHECK(message->ParseFromString(*answer.bytes));
+  return JsonText(*message) + "\n";
 }
 
-// PUT /v1/networks/{id}?input_shape=
-Result<v1::PutNetworkRequest> ParsePut(const Http& http) {
-  v1::PutNetworkRequest request;
-  request.set_name(http.matches[1]);
-  for (const auto& [key, value] : http.params) {
-    if (key != "input_shape") {
-      return Fail(Code::kInvalidArgument,
-                  "there is no parameter {}; input_shape is accepted",
-                  Excerpt(key));
-    }
-    request.add_input_shape(value);
+HttpResponse OfJson(std::string text) {
+  HttpResponse response;
+  response.type = "application/json";
+  response.body = std::move(text);
+  return response;
+}
+
+// A whole profile, written page by page while it is loaded.
+class ProfilePages : public std::enable_shared_from_this<ProfilePages> {
+ public:
+  ProfilePages(Dispatcher& dispatcher, const CallSpec& call,
+               const HttpRequest& http)
+      : dispatcher_(dispatcher), call_(call), peer_(http.peer) {
+    request_.set_id(http.matches[0]);
   }
-  request.set_content(http.body);
-  return request;
-}
 
-// DELETE /v1/networks/{id}?who=&reason=
-Result<v1::DeleteRequest> ParseDelete(const Http& http) {
-  v1::DeleteRequest request;
-  request.set_id(http.matches[1]);
-  for (const auto& [key, value] : http.params) {
-    if (key == "who") {
-      request.set_who(value);
-    } else if (key == "reason") {
-      request.set_reason(value);
-    } else {
-      return Fail(Code::kInvalidArgument,
-                  "there is no parameter {}; who and reason are accepted",
-                  Excerpt(key));
-    }
+  // Gives the text of the next page; empty after the last.
+  void Next(HttpResponse::Give give) {
+    if (ended_) return give(std::string());
+    dispatcher_.Start(
+        {.call = call_,
+         .peer = peer_,
+         .read =
+             [self = shared_from_this()]() -> Result<std::unique_ptr<Message>> {
+           return std::make_unique<v1::GetProfileRequest>(self->request_);
+         },
+         .wanted = [] { return true; },
+         .answer =
+             [self = shared_from_this(), give = std::move(give)](
+                 Result<Answer> answer, bool /*busy*/) {
+               if (!answer) return give(tl::unexpected<Error>(answer.error()));
+               give(self->TextOf(
+                   static_cast<const v1::Profile&>(*answer->message)));
+             }});
   }
-  return request;
-}
 
-Result<v1::ListRequest> ParseList(const httplib::Request& http) {
-  v1::ListRequest request;
-  for (const auto& [key, value] : http.params) {
-    if (key == "limit") {
-      const auto limit = ParseInteger(value, 1, 1000);
-      if (!limit) return Within("limit", limit.error());
-      request.set_limit(static_cast<std::int32_t>(*limit));
-    } else if (key == "after") {
-      request.set_after(value);
-    } else if (key == "kind") {
-      request.set_kind(value);
-    } else if (key == "state") {
-      request.set_state(value);
-    } else if (key == "campaign") {
-      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t id,
-                              Number(key, value, kMaxCount));
-      request.set_campaign_id(id);
-    } else {
-      return Fail(Code::kInvalidArgument,
-                  "there is no parameter {}; limit, after, kind, state and "
-                  "campaign are accepted",
-                  Excerpt(key));
+ private:
+  std::string TextOf(const v1::Profile& page) {
+    std::string text;
+    const bool first = request_.after().empty();
+    if (first) {
+      text = "{\"id\": " + Json(request_.id()).dump();
+      if (page.has_device_model()) {
+        text += ", \"device_model\": " + JsonLine(page.device_model());
+      }
+      text += ", \"problems\": [";
     }
-  }
-  return request;
-}
-
-// /v1/plans/{id}/front?rank=&layer=&op=
-Result<v1::GetFrontRequest> ParseFront(const Http& http) {
-  v1::GetFrontRequest request;
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t plan,
-                          Number("plan id", http.matches[1], kMaxCount));
-  request.set_plan_id(plan);
-  for (const auto& [key, value] : http.params) {
-    if (key == "rank") {
-      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t rank,
-                              Number(key, value, kMaxRanks));
-      request.set_rank(static_cast<std::int32_t>(rank));
-    } else if (key == "layer") {
-      request.set_layer(value);
-    } else if (key == "op") {
-      request.set_op(value);
-    } else {
-      return Fail(Code::kInvalidArgument,
-                  "there is no parameter {}; rank, layer and op are accepted",
-                  Excerpt(key));
+    for (const v1::ProblemProfile& problem : page.problems()) {
+      text += first && &problem == &page.problems(0) ? "\n" : ",\n";
+      text += JsonLine(problem);
+      request_.set_after(problem.problem());
     }
+    ended_ = page.problems().empty();
+    if (ended_) text += "\n]}\n";
+    return text;
   }
-  return request;
-}
 
-// /v1/jobs/{id}/ranks/{rank}
-Result<v1::GetJobRankRequest> ParseJobRank(const Http& http) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t rank,
-                          Number("rank", http.matches[2], kMaxRanks));
-  v1::GetJobRankRequest request;
-  request.set_job_id(http.matches[1]);
-  request.set_rank(static_cast<std::int32_t>(rank));
-  return request;
-}
-
-Peer PeerOf(const Http& http) {
-  return {.host = http.remote_addr,
-          .certificate = HttpListener::ClientCertificate(),
-          .authorization = http.get_header_value("Authorization")};
-}
+  Dispatcher& dispatcher_;
+  const CallSpec& call_;
+  const Peer peer_;
+  v1::GetProfileRequest request_;  // of the next page
+  bool ended_ = false;
+};
 
 class Server final : public RestServer {
  public:
@@ -177,7 +220,15 @@ class Server final : public RestServer {
         http_(page == nullptr ? kMaxProbeConnections : kMaxHttpConnections,
               dispatcher.guard()) {
     if (page != nullptr) {
-      AddRoutes();
+      http_.Get("/openapi.json", [](const HttpRequest& request) {
+        static const std::string hash = Sha256(OpenApiText());
+        HttpResponse response = OfJson(std::string(OpenApiText()));
+        SetTag(request, hash, &response);
+        return response;
+      });
+      for (const CallSpec& call : Calls()) {
+        if (!call.route.empty()) AddCall(call);
+      }
       AddPage(*page, &http_);
     }
     AddProbes(dispatcher, health, &http_);
@@ -189,218 +240,69 @@ class Server final : public RestServer {
   void Stop() override { http_.Stop(); }
 
  private:
-  // Answers with what the coordinator's `call` returns to the request, if that
-  // could be read.
-  template <class Service, class Request, class Response>
-  void Answer(const Http& http, const char* method,
-              Result<Response> (Service::*call)(const Request&),
-              const std::type_identity_t<Result<Request>>& request,
-              httplib::Response* response) {
-    if (!request) {
-      dispatcher_.Count(method, tl::unexpected<Error>(request.error()),
-                        std::chrono::steady_clock::now());
-      return ReplyError(request.error(), response);
+  using Shared = std::shared_ptr<const HttpRequest>;
+
+  void AddCall(const CallSpec& call) {
+    const Route route = ParseRoute(call.route);
+    HttpBody body;
+    if (route.method == "POST") {
+      body = {.max_bytes = kMaxJsonBytes, .types = {"application/json"}};
+    } else if (route.method == "PUT") {
+      body = {.max_bytes = kMaxRequestBytes,
+              .types = {"text/csv", "application/octet-stream"}};
     }
-    const auto result = dispatcher_.Run(PeerOf(http), method, call, *request);
-    if (!result) return ReplyError(result.error(), response);
-    Reply(*result, response);
-  }
-
-  template <class Service, class Response>
-  void AddList(const std::string& path, const char* name,
-               Result<Response> (Service::*call)(const v1::ListRequest&)) {
-    http_.Route("GET", path,
-                [=, this](const Http& http, httplib::Response* response) {
-                  Answer(http, name, call, ParseList(http), response);
-                });
-  }
-
-  template <class Service, class Response>
-  void AddGet(const std::string& path, const char* name,
-              Result<Response> (Service::*call)(const v1::GetRequest&)) {
-    http_.Route("GET", path + "/(.+)",
-                [=, this](const Http& http, httplib::Response* response) {
-                  v1::GetRequest request;
-                  request.set_id(http.matches[1]);
-                  Answer(http, name, call, request, response);
-                });
-  }
-
-  // The same, for what clients may have already.
-  template <class Service, class Response>
-  void AddTaggedGet(const std::string& path, const char* name,
-                    Result<Response> (Service::*call)(const v1::GetRequest&)) {
-    http_.Route("GET", path + "/(.+)",
-                [=, this](const Http& http, httplib::Response* response) {
-                  v1::GetRequest request;
-                  request.set_id(http.matches[1]);
-                  Answer(http, name, call, request, response);
-                  if (response->status != 200) return;
-                  SetTag(http, Sha256(response->body), response);
-                });
-  }
-
-  template <class Service>
-  void AddDelete(
-      const std::string& path, const char* name,
-      Result<v1::DeleteResponse> (Service::*call)(const v1::DeleteRequest&)) {
-    http_.Route("DELETE", path + "/(.+)",
-                [=, this](const Http& http, httplib::Response* response) {
-                  Answer(http, name, call, ParseDelete(http), response);
-                });
-  }
-
-  // A whole profile, written page by page while it is loaded.
-  void GetProfile(const Http& http, httplib::Response* response) {
-    v1::GetProfileRequest request;
-    request.set_id(http.matches[1]);
-    const auto next = [this,
-                       peer = PeerOf(http)](const v1::GetProfileRequest& of) {
-      return dispatcher_.Run(peer, "GetProfile", &MeasuringService::GetProfile,
-                             of);
-    };
-    Result<v1::Profile> page = next(request);
-    if (!page) return ReplyError(page.error(), response);
-    response->status = 200;
-    response->set_chunked_content_provider(
-        "application/json",
-        [next, request, page = *std::move(page), written = std::size_t{0}](
-            std::size_t /*offset*/, httplib::DataSink& sink) mutable {
-          std::string text;
-          if (written == 0) {
-            text = "{\"id\": " + Json(request.id()).dump();
-            if (page.has_device_model()) {
-              text +=
-                  ", \"device_model\": " + ToJson(page.device_model()).dump();
-            }
-            text += ", \"problems\": [";
+    if (!body.types.empty()) {
+      body.admit = [this, &call](const HttpRequest& request) {
+        return dispatcher_.Authenticate(request.peer, call);
+      };
+    }
+    http_.Route(
+        route.method, route.path,
+        [this, &call, route](const Shared& request, HttpReply reply) {
+          if (call.name == "GetProfile") {
+            ReplyPages(call, *request, std::move(reply));
+          } else {
+            Reply(call, route, request, std::move(reply));
           }
-          for (const v1::ProblemProfile& problem : page.problems()) {
-            text += written++ == 0 ? "\n" : ",\n";
-            text += ToJson(problem).dump();
-          }
-          const bool last = page.problems().empty();
-          if (last) text += "\n]}\n";
-          if (!sink.write(text.data(), text.size())) return false;
-          if (last) {
-            sink.done();
-            return true;
-          }
-          request.set_after(page.problems().rbegin()->problem());
-          Result<v1::Profile> more = next(request);
-          if (!more) return false;
-          page = *std::move(more);
-          return true;
-        });
+        },
+        std::move(body));
   }
 
-  // A call whose request is the body, to which `complete` adds what the path
-  // says.
-  template <class Service, class Request, class Response, class Complete>
-  void AddCall(const std::string& path, const char* name,
-               Result<Response> (Service::*call)(const Request&),
-               const Complete& complete) {
-    http_.Route("POST", path,
-                [=, this](const Http& http, httplib::Response* response) {
-                  Result<Request> request = ParseBody<Request>(http.body);
-                  if (request) complete(http, &*request);
-                  Answer(http, name, call, request, response);
-                },
-                {kMaxJsonBytes, {"application/json"}, Authenticated(name)});
+  void Reply(const CallSpec& call, const Route& route, const Shared& request,
+             HttpReply reply) {
+    dispatcher_.Start(
+        {.call = call,
+         .peer = request->peer,
+         .read = [&call, route,
+                  request] { return ReadRequest(call, route, *request); },
+         .wanted = [] { return true; },
+         .answer =
+             [&call, request, reply = std::move(reply)](Result<Answer> answer,
+                                                        bool /*busy*/) {
+               if (!answer) return reply(Problem(answer.error()));
+               HttpResponse response = OfJson(JsonTextOf(call, *answer));
+               if (call.has_tag)
+                 SetTag(*request, Sha256(response.body), &response);
+               reply(std::move(response));
+             }});
   }
 
-  // Finds out before the body is read whether the caller is known.
-  std::function<Status(const Http&)> Authenticated(const char* method) {
-    return [=, this](const Http& http) {
-      return dispatcher_.Authenticate(PeerOf(http), method);
-    };
-  }
-
-  void AddRoutes() {
-    http_.Route("GET", "/openapi\\.json",
-                [](const Http& http, httplib::Response* response) {
-                  static const std::string hash = Sha256(OpenApiText());
-                  response->set_content(OpenApiText().data(),
-                                        OpenApiText().size(),
-                                        "application/json");
-                  SetTag(http, hash, response);
-                });
-    // Before plans, jobs and profiles, whose ids may be anything.
-    http_.Route("GET", "/v1/plans/([^/]+)/front",
-                [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetFront", &PlanService::GetFront,
-                         ParseFront(http), response);
-                });
-    http_.Route("GET", "/v1/jobs/(.+)/ranks/([^/]+)",
-                [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetJobRank", &JobService::GetJobRank,
-                         ParseJobRank(http), response);
-                });
-    http_.Route("GET", "/v1/profiles/(.+)/problems/([^/]+)",
-                [this](const Http& http, httplib::Response* response) {
-                  v1::GetProblemProfileRequest request;
-                  request.set_kind(http.matches[1]);
-                  request.set_problem(http.matches[2]);
-                  Answer(http, "GetProblemProfile",
-                         &MeasuringService::GetProblemProfile, request,
-                         response);
-                });
-    AddList("/v1/campaigns", "ListCampaigns", &MeasuringService::ListCampaigns);
-    AddGet("/v1/campaigns", "GetCampaign", &MeasuringService::GetCampaign);
-    AddList("/v1/tasks", "ListTasks", &MeasuringService::ListTasks);
-    AddGet("/v1/tasks", "GetTask", &MeasuringService::GetTask);
-    AddList("/v1/actions", "ListActions", &UpkeepService::ListActions);
-    AddList("/v1/agents", "ListAgents", &AgentService::ListAgents);
-    AddGet("/v1/agents", "GetAgent", &AgentService::GetAgent);
-    AddList("/v1/devices", "ListDevices", &MeasuringService::ListDevices);
-    AddGet("/v1/devices", "GetDevice", &MeasuringService::GetDevice);
-    AddList("/v1/networks", "ListNetworks", &NetworkService::ListNetworks);
-    AddTaggedGet("/v1/networks", "GetNetwork", &NetworkService::GetNetwork);
-    AddList("/v1/profiles", "ListProfiles", &MeasuringService::ListProfiles);
-    http_.Route("GET", "/v1/profiles/(.+)",
-                [this](const Http& http, httplib::Response* response) {
-                  GetProfile(http, response);
-                });
-    AddList("/v1/plans", "ListPlans", &PlanService::ListPlans);
-    AddTaggedGet("/v1/plans", "GetPlan", &PlanService::GetPlan);
-    AddList("/v1/jobs", "ListJobs", &JobService::ListJobs);
-    AddGet("/v1/jobs", "GetJob", &JobService::GetJob);
-    AddDelete("/v1/networks", "DeleteNetwork", &UpkeepService::DeleteNetwork);
-    AddDelete("/v1/plans", "DeletePlan", &PlanService::DeletePlan);
-    AddDelete("/v1/jobs", "DeleteJob", &JobService::DeleteJob);
-    AddDelete("/v1/agents", "DeleteAgent", &AgentService::DeleteAgent);
-    http_.Route("GET", "/v1/status",
-                [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "GetStatus", &UpkeepService::GetStatus,
-                         v1::StatusRequest(), response);
-                });
-    http_.Route("PUT", "/v1/networks/(.+)",
-                [this](const Http& http, httplib::Response* response) {
-                  Answer(http, "PutNetwork", &NetworkService::PutNetwork,
-                         ParsePut(http), response);
-                },
-                {kMaxRequestBytes,
-                 {"text/csv", "application/octet-stream"},
-                 Authenticated("PutNetwork")});
-    const auto as_it_is = [](const Http&, auto*) {};
-    AddCall("/v1/plans", "CreatePlan", &PlanService::CreatePlan, as_it_is);
-    AddCall("/v1/allocate", "Allocate", &PlanService::Allocate, as_it_is);
-    AddCall("/v1/agents/(.+)/hold", "HoldAgent", &JobService::HoldAgent,
-            [](const Http& http, v1::HoldAgentRequest* request) {
-              request->set_agent_id(http.matches[1]);
-            });
-    AddCall("/v1/prune", "Prune", &UpkeepService::Prune, as_it_is);
-    AddCall("/v1/cancel", "CancelTasks", &MeasuringService::CancelTasks,
-            as_it_is);
-    AddCall("/v1/measure", "Measure", &JobService::Measure, as_it_is);
-    AddCall("/v1/jobs/(.+)/replan", "ReplanJob", &JobService::ReplanJob,
-            [](const Http& http, v1::ReplanJobRequest* request) {
-              request->set_job_id(http.matches[1]);
-            });
+  void ReplyPages(const CallSpec& call, const HttpRequest& request,
+                  HttpReply reply) {
+    const auto pages =
+        std::make_shared<ProfilePages>(dispatcher_, call, request);
+    pages->Next([pages, reply = std::move(reply)](Result<std::string> first) {
+      if (!first) return reply(Problem(first.error()));
+      HttpResponse response = OfJson(*std::move(first));
+      response.next = [pages](HttpResponse::Give give) {
+        pages->Next(std::move(give));
+      };
+      reply(std::move(response));
+    });
   }
 
   Dispatcher& dispatcher_;
-  HttpListener http_;
+  HttpServer http_;
 };
 
 Result<std::unique_ptr<RestServer>> Listen(const std::string& address,

@@ -1,7 +1,8 @@
 #ifndef UCUDNN_COORDINATOR_REST_SERVER_H_
 #define UCUDNN_COORDINATOR_REST_SERVER_H_
 
-// The coordinator over HTTP: the calls and messages of gRPC, as JSON.
+// The coordinator over HTTP: calls and messages of gRPC, as JSON, on the routes
+// of calls.h.
 //
 // openapi.json describes each call; it is served too. GET / is the page
 // (page.h).

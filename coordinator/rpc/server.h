@@ -1,8 +1,9 @@
 #ifndef UCUDNN_COORDINATOR_RPC_SERVER_H_
 #define UCUDNN_COORDINATOR_RPC_SERVER_H_
 
-// The coordinator over gRPC, with health checking and reflection.
-// Thread-safe.
+// The coordinator over gRPC, with health checking and reflection: the calls of
+// calls.h. No call holds a thread but while it runs (dispatcher.h): requests
+// and answers come and go through completion queues. Thread-safe.
 
 #include <chrono>
 #include <memory>
@@ -25,10 +26,7 @@ class RpcServer {
       std::chrono::milliseconds patience = kRpcPatience);
   virtual ~RpcServer() = default;
   virtual int port() const = 0;
-  // OK unless hardly a thread is free for calls, or new connections have not
-  // been accepted lately. A listener that
-  // stopped accepting, as gRPC's does when descriptors run out, is set up
-  // again; this ends the connections that were open.
+  // OK unless connections are not accepted now (listener.h).
   virtual Status Accepting() const = 0;
   // What health checks are answered from now on; not serving at first.
   virtual void SetServing(bool serving) = 0;

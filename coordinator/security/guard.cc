@@ -30,11 +30,9 @@ std::int64_t NowMs() {
 
 class OpenGuard final : public Guard {
  public:
-  Result<std::optional<Principal>> Admit(const Peer&, std::string_view,
-                                         const Claim&) const override {
+  Result<std::optional<Principal>> Identify(const Peer&) const override {
     return std::optional<Principal>();
   }
-  Status Authenticate(const Peer&) const override { return {}; }
   const GuardFiles* files() const override { return nullptr; }
   std::shared_ptr<SSL_CTX> tls() const override { return nullptr; }
 };
@@ -145,17 +143,8 @@ class FileGuard final : public Guard {
         stamps_(std::move(stamps)),
         loaded_(std::make_shared<const Loaded>(std::move(loaded))) {}
 
-  Result<std::optional<Principal>> Admit(const Peer& peer,
-                                         std::string_view call,
-                                         const Claim& claim) const override {
-    UCUDNN_ASSIGN_OR_RETURN(Principal principal, Identify(peer));
-    UCUDNN_RETURN_IF_ERROR(CheckAccess(principal, call, claim, peer.job_key));
-    return std::optional(std::move(principal));
-  }
-
-  Status Authenticate(const Peer& peer) const override {
-    UCUDNN_RETURN_IF_ERROR(Identify(peer));
-    return {};
+  Result<std::optional<Principal>> Identify(const Peer& peer) const override {
+    return Find(peer);
   }
 
   std::map<std::string, std::int64_t> Expiries() const override {
@@ -184,7 +173,7 @@ class FileGuard final : public Guard {
   using Certificates =
       std::unordered_map<std::string, std::shared_ptr<const CertificateFacts>>;
 
-  Result<Principal> Identify(const Peer& peer) const {
+  Result<Principal> Find(const Peer& peer) const {
     const std::shared_ptr<const Loaded> loaded = Current();
     if (!peer.authorization.empty()) {
       const std::string token = TokenIn(peer.authorization);

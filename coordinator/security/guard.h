@@ -1,20 +1,18 @@
 #ifndef UCUDNN_COORDINATOR_SECURITY_GUARD_H_
 #define UCUDNN_COORDINATOR_SECURITY_GUARD_H_
 
-// Finds out who calls, by certificate or token, and whether they may.
+// Finds out who calls, by certificate or token.
 //
 //   UCUDNN_ASSIGN_OR_RETURN(const auto guard, Guard::Open(files));
-//   UCUDNN_ASSIGN_OR_RETURN(const auto who, guard->Admit(peer, "Measure", {}));
+//   UCUDNN_ASSIGN_OR_RETURN(const auto who, guard->Identify(peer));
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/result.h"
-#include "coordinator/security/access.h"
 #include "coordinator/security/principal.h"
 
 using SSL_CTX = struct ssl_ctx_st;
@@ -44,7 +42,7 @@ struct Peer {
 // one is wrong, it logs that and goes on with the old ones.
 class Guard {
  public:
-  // Admits everybody; for plaintext.
+  // For plaintext, where callers are unknown.
   static const Guard& None();
   // kInvalidArgument, naming the file, if one cannot be used or others than its
   // owner and group may read the key or the tokens.
@@ -53,13 +51,8 @@ class Guard {
   virtual ~Guard() = default;
 
   // Nothing without TLS. Otherwise who calls; kUnauthenticated if the caller
-  // shows nothing that is valid now, kPermissionDenied if they may not make the
-  // call. A token counts instead of a certificate.
-  virtual Result<std::optional<Principal>> Admit(const Peer& peer,
-                                                 std::string_view call,
-                                                 const Claim& claim) const = 0;
-  // The first half of Admit: kUnauthenticated, or OK whatever they may.
-  virtual Status Authenticate(const Peer& peer) const = 0;
+  // shows nothing that is valid now. A token counts instead of a certificate.
+  virtual Result<std::optional<Principal>> Identify(const Peer& peer) const = 0;
   // When this coordinator's certificate expires, and the first of those that
   // callers showed, by role: Unix time in seconds. Empty without TLS.
   virtual std::map<std::string, std::int64_t> Expiries() const { return {}; }

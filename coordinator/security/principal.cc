@@ -57,6 +57,10 @@ std::string ToUri(const Principal& principal) {
                      Name(principal.role), principal.name);
 }
 
+std::string NameOf(const Principal& principal) {
+  return fmt::format("{} {}", Name(principal.role), principal.name);
+}
+
 Result<Principal> ParsePrincipal(std::string_view uri) {
   const auto refuse = [&] {
     return Fail(Code::kInvalidArgument,

@@ -35,6 +35,8 @@ struct Principal {
 // it needs no escaping in addresses, files and certificates.
 Status CheckPrincipalName(std::string_view what, std::string_view name);
 std::string ToUri(const Principal& principal);
+// "operator alice"
+std::string NameOf(const Principal& principal);
 // kInvalidArgument if the text is not of that form.
 Result<Principal> ParsePrincipal(std::string_view uri);
 

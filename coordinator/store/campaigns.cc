@@ -12,10 +12,10 @@ constexpr char kCampaignColumns[] =
 Result<CampaignRecord> CampaignOf(const SqlRow& row) {
   return CampaignRecord{.id = row.Int(0),
                         .key = row.Text(1),
-                        .request = row.Text(2),
+                        .request = row.Bytes(2),
                         .network_revision = row.Int(3),
                         .ended_before = row.Int(4),
-                        .progress = row.Text(5),
+                        .progress = row.Bytes(5),
                         .created_ms = row.Int(6),
                         .updated_ms = row.Int(7),
                         .finished_ms = row.Int(8)};
@@ -48,9 +48,10 @@ Result<std::int64_t> Campaigns::BeginCampaign(const CampaignRecord& campaign) {
                   "ended_before, progress, created_ms, updated_ms, "
                   "finished_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, 0) "
                   "RETURNING id",
-                  {campaign.key, campaign.request, campaign.network_revision,
-                   campaign.ended_before, campaign.progress,
-                   campaign.created_ms, campaign.updated_ms}));
+                  {campaign.key, SqlBytes{campaign.request},
+                   campaign.network_revision, campaign.ended_before,
+                   SqlBytes{campaign.progress}, campaign.created_ms,
+                   campaign.updated_ms}));
     return added.at(0).Int(0);
   });
 }
@@ -61,10 +62,11 @@ Result<std::int64_t> Campaigns::UpdateCampaign(const std::string& key,
   return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto updated,
-        sql.Query("UPDATE campaigns SET progress = $1, updated_ms = $2, "
-                  "finished_ms = CAST($3 AS BIGINT) WHERE key = $4 AND "
-                  "finished_ms = 0 AND updated_ms <= $2 RETURNING id",
-                  {progress, now_ms, ended ? now_ms : UnixMillis{0}, key}));
+        sql.Query(
+            "UPDATE campaigns SET progress = $1, updated_ms = $2, "
+            "finished_ms = CAST($3 AS BIGINT) WHERE key = $4 AND "
+            "finished_ms = 0 AND updated_ms <= $2 RETURNING id",
+            {SqlBytes{progress}, now_ms, ended ? now_ms : UnixMillis{0}, key}));
     return updated.empty() ? 0 : updated[0].Int(0);
   });
 }

@@ -22,7 +22,7 @@ Status Measurements::PutDeviceModel(const DeviceModelRecord& record) {
         "measured_ms = excluded.measured_ms, model = excluded.model, "
         "sequence = excluded.sequence",
         {record.kind, record.driver, record.device, record.measured_ms,
-         record.model});
+         SqlBytes{record.model}});
   });
 }
 
@@ -39,7 +39,7 @@ Result<std::vector<DeviceModelRecord>> Measurements::ListDeviceModels(
                                    .driver = row.Text(1),
                                    .device = row.Text(2),
                                    .measured_ms = row.Int(3),
-                                   .model = row.Text(4)};
+                                   .model = row.Bytes(4)};
         });
   });
 }

@@ -13,6 +13,7 @@ std::int64_t NumberOf(Offered offered) {
 struct LockedJob {
   bool finished = false;
   bool auto_replan = false;
+  Nanoseconds predicted{0};  // by the plan that it gets
 };
 
 // Locks the job, so that concurrent calls change its revisions one after the
@@ -25,7 +26,8 @@ Result<LockedJob> LockJob(SqlTransaction& sql, const std::string& job) {
       [](const SqlRow& row) -> Result<LockedJob> {
         UCUDNN_ASSIGN_OR_RETURN(const JobState state,
                                 ParseJobState(row.Text(0)));
-        return LockedJob{state == JobState::kFinished, row.Int(1) != 0};
+        return LockedJob{.finished = state == JobState::kFinished,
+                         .auto_replan = row.Int(1) != 0};
       },
       fmt::format("job '{}'", job));
 }
@@ -34,12 +36,13 @@ Result<LockedJob> LockJob(SqlTransaction& sql, const std::string& job) {
 // finished.
 Result<LockedJob> LockForPlan(SqlTransaction& sql, const std::string& job,
                               std::int64_t plan) {
-  UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked, LockJob(sql, job));
+  UCUDNN_ASSIGN_OR_RETURN(LockedJob locked, LockJob(sql, job));
   if (locked.finished) {
     return Fail(Code::kFailedPrecondition, "job '{}' is finished", job);
   }
-  UCUDNN_ASSIGN_OR_RETURN(const bool exists, PlanExists(sql, plan));
-  if (!exists) return Fail(Code::kNotFound, "there is no plan {}", plan);
+  UCUDNN_ASSIGN_OR_RETURN(const auto predicted, PredictedBy(sql, plan));
+  if (!predicted) return Fail(Code::kNotFound, "there is no plan {}", plan);
+  locked.predicted = *predicted;
   return locked;
 }
 
@@ -79,6 +82,7 @@ Result<JobRevisionRecord> RevisionOf(const SqlRow& row) {
   return JobRevisionRecord{
       .revision = row.Int(0),
       .plan = row.IsNull(1) ? std::nullopt : std::optional(row.Int(1)),
+      .predicted = Nanoseconds(row.IsNull(7) ? 0 : row.Int(7)),
       .reason = row.Text(2),
       .rejected = row.Text(3),
       .created_ms = row.Int(4),
@@ -96,10 +100,13 @@ Result<JobRevisionRecord> NewestRevision(SqlTransaction& sql,
       RevisionOf, fmt::format("revision of job '{}'", job));
 }
 
-Result<bool> PlanExists(SqlTransaction& sql, std::int64_t plan) {
+Result<std::optional<Nanoseconds>> PredictedBy(SqlTransaction& sql,
+                                               std::int64_t plan) {
   UCUDNN_ASSIGN_OR_RETURN(
-      const auto rows, sql.Query("SELECT id FROM plans WHERE id = $1", {plan}));
-  return !rows.empty();
+      const auto rows,
+      sql.Query("SELECT predicted_ns FROM plans WHERE id = $1", {plan}));
+  if (rows.empty()) return std::nullopt;
+  return Nanoseconds(rows[0].Int(0));
 }
 
 Result<JobRevisionRecord> Jobs::AddJobRevision(const std::string& job,
@@ -108,7 +115,8 @@ Result<JobRevisionRecord> Jobs::AddJobRevision(const std::string& job,
                                                UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return database_.Write([&](SqlTransaction& sql) -> Result<JobRevisionRecord> {
-    UCUDNN_RETURN_IF_ERROR(LockForPlan(sql, job, plan));
+    UCUDNN_ASSIGN_OR_RETURN(const LockedJob locked,
+                            LockForPlan(sql, job, plan));
     UCUDNN_ASSIGN_OR_RETURN(const JobRevisionRecord asked,
                             NewestRevision(sql, job));
     if (asked.plan == plan && asked.rejected.empty()) return asked;
@@ -121,6 +129,7 @@ Result<JobRevisionRecord> Jobs::AddJobRevision(const std::string& job,
     }
     const JobRevisionRecord added{.revision = newest.revision + 1,
                                   .plan = plan,
+                                  .predicted = locked.predicted,
                                   .reason = reason,
                                   .rejected = "",
                                   .created_ms = now_ms,
@@ -151,6 +160,7 @@ Result<std::optional<JobRevisionRecord>> Jobs::ProposeJobRevision(
     JobRevisionRecord added{
         .revision = revisions.back().revision + 1,
         .plan = plan,
+        .predicted = locked.predicted,
         .reason = reason,
         .rejected = "",
         .created_ms = now_ms,

@@ -22,7 +22,7 @@ Result<JobRecord> JobOf(const SqlRow& row) {
       .id = row.Text(0),
       .name = row.Text(1),
       .state = JobState::kRunning,
-      .request = row.Text(3),
+      .request = row.Bytes(3),
       .source = row.Text(4),
       .reason = row.Text(5),
       .revision = row.Int(6),
@@ -172,15 +172,16 @@ Status Jobs::RegisterJob(const JobRecord& job,
             "revision, created_ms, seen_ms, auto_replan, asked_by, ranks) "
             "VALUES ($1, $2, 'running', $3, $4, $5, 1, $6, $6, $7, $8, $9) "
             "ON CONFLICT (id) DO NOTHING RETURNING id",
-            {job.id, job.name, job.request, job.source, job.reason, now_ms,
-             std::int64_t{job.auto_replan}, job.asked_by, std::ssize(ranks)}));
+            {job.id, job.name, SqlBytes{job.request}, job.source, job.reason,
+             now_ms, std::int64_t{job.auto_replan}, job.asked_by,
+             std::ssize(ranks)}));
     if (added.empty()) {
       UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
       return {};
     }
     SqlValue known = SqlNull();
     if (plan) {
-      UCUDNN_ASSIGN_OR_RETURN(const bool exists, PlanExists(sql, *plan));
+      UCUDNN_ASSIGN_OR_RETURN(const auto exists, PredictedBy(sql, *plan));
       if (exists) known = *plan;
     }
     UCUDNN_RETURN_IF_ERROR(sql.Execute(

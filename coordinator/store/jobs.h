@@ -69,6 +69,7 @@ enum class Offered {
 struct JobRevisionRecord {
   std::int64_t revision = 1;
   std::optional<std::int64_t> plan;  // absent: made elsewhere
+  Nanoseconds predicted{0};          // by the plan; ignored in writing
   std::string reason;                // why the revision was added
   std::string rejected;              // why the ranks rejected it
   UnixMillis created_ms = 0;

@@ -19,7 +19,7 @@ Result<NetworkRecord> NetworkOf(const SqlRow& row) {
                        .revision = row.Int(1),
                        .format = format,
                        .source = row.IsNull(3) ? "" : row.Bytes(3),
-                       .layers = row.Text(4),
+                       .layers = row.Bytes(4),
                        .hash = row.Text(5),
                        .created_ms = row.Int(6)};
 }
@@ -51,7 +51,7 @@ Result<std::int64_t> Plans::PutNetwork(const NetworkRecord& network) {
         "format, source, layers, hash, created_ms) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7)",
         {network.name, revision + 1, format, SqlBytes{network.source},
-         network.layers, network.hash, network.created_ms}));
+         SqlBytes{network.layers}, network.hash, network.created_ms}));
     UCUDNN_RETURN_IF_ERROR(
         sql.Execute("UPDATE networks SET revision = $2 WHERE name = $1",
                     {network.name, revision + 1}));

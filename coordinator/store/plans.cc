@@ -7,28 +7,13 @@
 namespace ucudnn {
 namespace {
 
-constexpr char kPlanColumns[] =
-    "id, revision, key, request, body, created_ms, memory_plans";
-
-Result<PlanRecord> PlanOf(const SqlRow& row) {
-  return PlanRecord{.id = row.Int(0),
-                    .revision = row.Int(1),
-                    .key = row.Text(2),
-                    .request = row.Text(3),
-                    .body = row.Text(4),
-                    .created_ms = row.Int(5),
-                    .memory_plans = row.Text(6)};
-}
-
-Result<std::optional<PlanRecord>> PlanWithKey(SqlTransaction& sql,
+Result<std::optional<StoredPlan>> PlanWithKey(SqlTransaction& sql,
                                               const std::string& key) {
   UCUDNN_ASSIGN_OR_RETURN(
       const auto rows,
-      sql.Query(
-          fmt::format("SELECT {} FROM plans WHERE key = $1", kPlanColumns),
-          {key}));
+      sql.Query("SELECT id, predicted_ns FROM plans WHERE key = $1", {key}));
   if (rows.empty()) return std::nullopt;
-  return PlanOf(rows.front());
+  return StoredPlan{rows[0].Int(0), Nanoseconds(rows[0].Int(1))};
 }
 
 }  // namespace
@@ -37,38 +22,21 @@ Result<CreatedPlan> Plans::CreatePlan(const PlanRecord& plan) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the plan's key", plan.key));
   return database_.Write([&](SqlTransaction& sql) -> Result<CreatedPlan> {
     UCUDNN_ASSIGN_OR_RETURN(auto existing, PlanWithKey(sql, plan.key));
-    if (existing) return CreatedPlan{*std::move(existing), true};
+    if (existing) return CreatedPlan{*existing, true};
     UCUDNN_ASSIGN_OR_RETURN(
         const auto created,
-        sql.Query(fmt::format("INSERT INTO plans (revision, key, request, "
-                              "body, created_ms, memory_plans, used_ms) "
-                              "VALUES ($1, $2, $3, $4, $5, $6, $5) "
-                              "ON CONFLICT (key) DO NOTHING RETURNING {}",
-                              kPlanColumns),
-                  {plan.revision, plan.key, plan.request, plan.body,
-                   plan.created_ms, plan.memory_plans}));
+        sql.Query("INSERT INTO plans (key, predicted_ns, created_ms, used_ms, "
+                  "outline, body) VALUES ($1, $2, $3, $3, $4, $5) "
+                  "ON CONFLICT (key) DO NOTHING RETURNING id",
+                  {plan.key, plan.predicted.count(), plan.created_ms,
+                   SqlBytes{plan.outline}, SqlBytes{plan.body}}));
     if (!created.empty()) {
-      UCUDNN_ASSIGN_OR_RETURN(PlanRecord record, PlanOf(created.front()));
-      return CreatedPlan{std::move(record), false};
+      return CreatedPlan{{created[0].Int(0), plan.predicted}, false};
     }
     // A concurrent call was faster.
     UCUDNN_ASSIGN_OR_RETURN(existing, PlanWithKey(sql, plan.key));
     UCUDNN_CHECK(existing.has_value());
-    return CreatedPlan{*std::move(existing), true};
-  });
-}
-
-Result<std::vector<PlanRecord>> Plans::ListPlans(std::int64_t limit,
-                                                 std::int64_t before_id) {
-  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
-  return database_.Read([&](SqlTransaction& sql) {
-    return Records(
-        sql.Query(
-            "SELECT id, revision, key, request, body, created_ms, '' FROM "
-            "plans WHERE CAST($1 AS BIGINT) <= 0 OR id < $1 "
-            "ORDER BY id DESC LIMIT $2",
-            {before_id, limit}),
-        PlanOf);
+    return CreatedPlan{*existing, true};
   });
 }
 
@@ -84,16 +52,25 @@ Result<std::vector<std::int64_t>> Plans::ListPlanIds(std::int64_t limit,
   });
 }
 
-Result<PlanRecord> Plans::GetPlan(std::int64_t id) {
+Result<std::string> Plans::GetColumn(const char* column, std::int64_t id) {
   return database_.Read([&](SqlTransaction& sql) {
-    return OneRecord(sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1",
-                                           kPlanColumns),
-                               {id}),
-                     PlanOf, fmt::format("plan {}", id));
+    return OneRecord(
+        sql.Query(fmt::format("SELECT {} FROM plans WHERE id = $1", column),
+                  {id}),
+        [](const SqlRow& row) -> Result<std::string> { return row.Bytes(0); },
+        fmt::format("plan {}", id));
   });
 }
 
-Result<std::optional<PlanRecord>> Plans::FindPlan(const std::string& key) {
+Result<std::string> Plans::GetPlanBody(std::int64_t id) {
+  return GetColumn("body", id);
+}
+
+Result<std::string> Plans::GetPlanOutline(std::int64_t id) {
+  return GetColumn("outline", id);
+}
+
+Result<std::optional<StoredPlan>> Plans::FindPlan(const std::string& key) {
   return database_.Read(
       [&](SqlTransaction& sql) { return PlanWithKey(sql, key); });
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "coordinator/store/actions.h"
 #include "coordinator/store/unix_millis.h"
 
@@ -37,20 +38,25 @@ struct NetworkRecord {
   friend bool operator==(const NetworkRecord&, const NetworkRecord&) = default;
 };
 
+// What to store of a plan. Body and outline are opaque to the store; the
+// outline is what lists and jobs read, and much smaller.
 struct PlanRecord {
-  std::int64_t id = 0;  // assigned by the store; ascending, with gaps
-  std::int64_t revision = 1;
-  std::string key;      // hash of the canonical inputs; unique
-  std::string request;  // opaque to the store, as is the body
-  std::string body;
+  std::string key;  // hash of the canonical inputs; unique
+  Nanoseconds predicted{0};
   UnixMillis created_ms = 0;
-  std::string memory_plans = {};  // opaque, and much larger than the body
+  std::string outline;
+  std::string body;
+};
 
-  friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
+struct StoredPlan {
+  std::int64_t id = 0;  // assigned by the store; ascending, with gaps
+  Nanoseconds predicted{0};
+
+  friend bool operator==(const StoredPlan&, const StoredPlan&) = default;
 };
 
 struct CreatedPlan {
-  PlanRecord plan;
+  StoredPlan plan;
   bool already = false;  // `plan` existed before
 };
 
@@ -75,18 +81,15 @@ class Plans {
   // revisions of this name count on. kNotFound.
   Status DeleteNetwork(const std::string& name, const ActionRecord& action);
 
-  // Stores the plan unless there is one with its key; `plan.id` is ignored.
+  // Stores the plan unless there is one with its key.
   Result<CreatedPlan> CreatePlan(const PlanRecord& plan);
-  // Newest first, without `memory_plans`; if `before_id` is positive, only
-  // plans with smaller ids.
-  Result<std::vector<PlanRecord>> ListPlans(std::int64_t limit,
-                                            std::int64_t before_id = 0);
-  // The ids of those plans.
+  // Newest first; if `before_id` is positive, only smaller ids.
   Result<std::vector<std::int64_t>> ListPlanIds(std::int64_t limit,
                                                 std::int64_t before_id = 0);
-  Result<PlanRecord> GetPlan(std::int64_t id);  // kNotFound
+  Result<std::string> GetPlanBody(std::int64_t id);     // kNotFound
+  Result<std::string> GetPlanOutline(std::int64_t id);  // kNotFound
   // The plan with this key; absent if there is none.
-  Result<std::optional<PlanRecord>> FindPlan(const std::string& key);
+  Result<std::optional<StoredPlan>> FindPlan(const std::string& key);
   // Notes that the plans are in use; those that do not exist are ignored.
   Status UsePlans(std::span<const std::int64_t> ids, UnixMillis now_ms);
   // Deletes the plan and records the action. kNotFound; kFailedPrecondition: a
@@ -94,6 +97,8 @@ class Plans {
   Status DeletePlan(std::int64_t id, const ActionRecord& action);
 
  private:
+  Result<std::string> GetColumn(const char* column, std::int64_t id);
+
   SqlDatabase& database_;
 };
 

@@ -28,7 +28,7 @@ page() {
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date +%s)} help2man --no-info \
     --name="${summary%.}" --version-string="$name $version" \
     "$wrappers/$name" | gzip -9n >"$share/man/man1/$name.1.gz"
-  for command in $(awk '/^Subcommands:/ {on = 1; next}
+  for command in $(awk '/^[A-Z]/ {on = /ommands:$/}
                         on && /^  [a-z]/ {print $1}' <<<"$help"); do
     page "$@" "$command"
   done

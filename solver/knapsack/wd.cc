@@ -233,6 +233,14 @@ Result<Division> DivideWorkspace(
 
 Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
                               const Limits& limits) {
+  const Divide divide = [&limits](const auto& fronts, Bytes limit) {
+    return DivideWorkspace(fronts, limit, limits);
+  };
+  return SolveWd(profile, request, divide, limits);
+}
+
+Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
+                              const Divide& divide, const Limits& limits) {
   if (profile.kernels.empty()) {
     return Fail(Code::kInvalidArgument, "there is no kernel to plan for");
   }
@@ -245,7 +253,7 @@ Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
     }
     given.emplace_back(fronts[group]->points());
   }
-  auto division = DivideWorkspace(given, request.workspace_limit, limits);
+  auto division = divide(given, request.workspace_limit);
   if (!division) {
     if (division.error().code == Code::kFailedPrecondition) {
       return tl::unexpected<Error>(WhyNoWdPlan(profile, request));

@@ -18,6 +18,7 @@
 // All functions are pure, deterministic and thread-safe.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,10 @@ Result<Division> DivideWorkspace(
     std::span<const std::span<const FrontPoint>> fronts, Bytes limit,
     const Limits& limits = {});
 
+// A way to divide a limit among kernels: DivideWorkspace, or a general solver.
+using Divide = std::function<Result<Division>(
+    std::span<const std::span<const FrontPoint>> fronts, Bytes limit)>;
+
 // The plan of a list of kernels for one batch size; `request.workspace_limit`
 // is for all of them together. Kernels with the same measurements share one
 // front. Each kernel's plan has its segment's offset. Segments do not overlap;
@@ -69,6 +74,10 @@ Result<Division> DivideWorkspace(
 // sufficient total limit.
 Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
                               const Limits& limits = {});
+
+// The same, divided by `divide`; undivided times are DivideWorkspace's.
+Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
+                              const Divide& divide, const Limits& limits = {});
 
 }  // namespace ucudnn
 

@@ -21,6 +21,9 @@ TEST(BytesTest, AreReadAsPeopleWriteThem) {
                                     {"8MB", 8'000'000},
                                     {"2kB", 2000},
                                     {"2KB", 2000},
+                                    {"4mb", 4'000'000},
+                                    {"64Mib", 64 << 20},
+                                    {"4Mi", 4 << 20},
                                     {"0.5KiB", 512},
                                     {"0.3KiB", 307},
                                     {"3.6GiB", 3865470566},
@@ -39,7 +42,7 @@ TEST(BytesTest, AreReadAsPeopleWriteThem) {
 
 TEST(BytesTest, RefuseWhatIsNotASize) {
   for (const char* text :
-       {"",      " ",      "x",   "-1",      "+1",  "MiB",   "8mib",
+       {"",      " ",      "x",   "-1",      "+1",  "MiB",   "8mibi",
         "8M",    "8 MiB ", "1e6", "0x10",    "1.5", "1.5B",  ".5MiB",
         "5.MiB", "nan",    "inf", "1..5KiB", ".",   "1,5GiB"}) {
     const auto read = ParseBytes(text);

@@ -32,7 +32,7 @@
 #include "solver/allot/allot.h"
 #include "solver/joint.h"
 #include "tests/support/glpk_ilp.h"
-#include "tests/support/ilp.h"
+#include "tests/support/ilp_solver.h"
 #include "tests/support/paths.h"
 
 namespace ucudnn::bench {

@@ -20,7 +20,7 @@
 #include "tests/support/cbc_ilp.h"
 #include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
-#include "tests/support/ilp.h"
+#include "tests/support/ilp_solver.h"
 
 namespace ucudnn::bench {
 

@@ -14,7 +14,7 @@
 
 #include "base/profile.h"
 #include "solver/micro_batch/wr.h"
-#include "tests/support/ilp.h"
+#include "tests/support/ilp_solver.h"
 
 namespace ucudnn::bench {
 

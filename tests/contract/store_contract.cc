@@ -28,12 +28,11 @@ NetworkRecord TestNetwork(const std::string& name, const std::string& hash) {
 }
 
 PlanRecord TestPlan(const std::string& key) {
-  return {.id = 0,
-          .revision = 3,
-          .key = key,
-          .request = "{\"batch\":256}",
-          .body = "{}",
-          .created_ms = 9};
+  return {.key = key,
+          .predicted = Nanoseconds(7),
+          .created_ms = 9,
+          .outline = std::string("\0outline", 8),
+          .body = std::string("\0\xFF body", 7)};
 }
 
 DeviceKind TestKind(int n) {

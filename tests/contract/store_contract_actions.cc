@@ -71,7 +71,7 @@ TEST_P(StoreContract, DeletesJobsThatEndedAndPlansThatNoJobHas) {
   EXPECT_EQ(store().jobs.DeleteJob("job", TestAction("job job")).error().code,
             Code::kNotFound);
   ASSERT_TRUE(store().plans.DeletePlan(plan, TestAction("plan")));
-  EXPECT_EQ(store().plans.GetPlan(plan).error().code, Code::kNotFound);
+  EXPECT_EQ(store().plans.GetPlanBody(plan).error().code, Code::kNotFound);
   EXPECT_EQ(store().plans.DeletePlan(plan, TestAction("plan")).error().code,
             Code::kNotFound);
 }

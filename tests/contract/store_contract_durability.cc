@@ -51,7 +51,9 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
                   .measurements.LoadProfile(task.key.kind, problems, {})
                   ->at(problems[0]),
               ElementsAre(point));
-  EXPECT_EQ(store().plans.FindPlan("k")->value().body, "{}");
+  const auto plan = store().plans.FindPlan("k").value();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(store().plans.GetPlanBody(plan->id), TestPlan("k").body);
   EXPECT_EQ(store().jobs.GetJob("j")->steps.at(0).count, 1);
 }
 
@@ -62,7 +64,7 @@ TEST_P(StoreContract, ContinuesWhenTheDatabaseComesBack) {
   database_->Crash();
   const auto plan = store().plans.CreatePlan(TestPlan("after"));
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_THAT(store().plans.ListPlans(10).value(), SizeIs(2));
+  EXPECT_THAT(store().plans.ListPlanIds(10).value(), SizeIs(2));
 }
 
 Result<std::vector<TaskRecord>> LeaseOne(Store& store) {

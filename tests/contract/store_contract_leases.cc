@@ -358,7 +358,7 @@ TEST_P(StoreContract, SurvivesConcurrentWriters) {
   EXPECT_EQ(store().tasks.CountTasks(0)->at(ToString(TestKind())).done, 100);
   EXPECT_EQ(store().measurements.ListProfiles()->at(0).points, 100);
   EXPECT_EQ(store().plans.GetNetwork("n")->revision, 8);
-  EXPECT_THAT(store().plans.ListPlans(10).value(), SizeIs(1));
+  EXPECT_THAT(store().plans.ListPlanIds(10).value(), SizeIs(1));
 }
 
 }  // namespace

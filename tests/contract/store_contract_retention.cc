@@ -111,9 +111,9 @@ TEST_P(StoreContract, KeepsPlansThatJobsHave) {
       store().retention.CountPrunable({.plans_ms = 150, .jobs_ms = 150})->plans,
       1);
   EXPECT_EQ(store().retention.PrunePlans(150, 10), 1);
-  EXPECT_EQ(store().plans.GetPlan(unused).error().code, Code::kNotFound);
+  EXPECT_EQ(store().plans.GetPlanBody(unused).error().code, Code::kNotFound);
   for (const std::int64_t kept : {of_job, proposed, young}) {
-    EXPECT_TRUE(store().plans.GetPlan(kept)) << kept;
+    EXPECT_TRUE(store().plans.GetPlanBody(kept)) << kept;
   }
   ASSERT_TRUE(store().jobs.FinishJob("running", 300));
   EXPECT_EQ(
@@ -122,7 +122,7 @@ TEST_P(StoreContract, KeepsPlansThatJobsHave) {
   EXPECT_EQ(store().retention.PruneJobs(400, 10), 2);
   EXPECT_EQ(store().retention.PrunePlans(150, 1), 1);
   EXPECT_EQ(store().retention.PrunePlans(150, 10), 1);
-  EXPECT_TRUE(store().plans.GetPlan(young));
+  EXPECT_TRUE(store().plans.GetPlanBody(young));
 }
 
 TEST_P(StoreContract, KeepsTasksThatTellWhatIsMeasured) {

@@ -2,28 +2,68 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <future>
 #include <latch>
 #include <limits>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "base/service/call.h"
 #include "base/service/clock.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/metrics.h"
+#include "proto/job_key.h"
 #include "tests/coordinator/tiny_cluster.h"
+#include "ucudnn/v1/agent.pb.h"
+#include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
 
+// What a call answers.
+template <class Response>
+struct Answered {
+  Result<Response> response;
+  bool busy = false;
+};
+
+template <class Response>
+Answered<Response> Ask(
+    Dispatcher& dispatcher, const std::string& call,
+    const google::protobuf::Message& request, const Peer& peer = {"test"},
+    std::function<bool()> wanted = [] { return true; }) {
+  std::promise<Answered<Response>> answered;
+  dispatcher.Start(
+      {.call = *FindCall(call),
+       .peer = peer,
+       .read = [&]() -> Result<std::unique_ptr<Dispatcher::Message>> {
+         std::unique_ptr<Dispatcher::Message> message(request.New());
+         message->CopyFrom(request);
+         return message;
+       },
+       .wanted = std::move(wanted),
+       .answer =
+           [&](Result<Answer> answer, bool busy) {
+             if (!answer) {
+               return answered.set_value(
+                   {tl::unexpected<Error>(answer.error()), busy});
+             }
+             Response response;
+             response.CopyFrom(*answer->message);
+             answered.set_value({std::move(response), busy});
+           }});
+  return answered.get_future().get();
+}
+
 class DispatcherTest : public ::testing::Test {
  protected:
-  template <class Service, class Request, class Response>
-  Result<Response> Run(const char* method,
-                       Result<Response> (Service::*call)(const Request&),
-                       const Request& request, bool* busy = nullptr) {
-    return dispatcher_.Run({.host = "test"}, method, call, request, busy);
+  template <class Response>
+  Result<Response> Call(const std::string& call,
+                        const google::protobuf::Message& request) {
+    return Ask<Response>(dispatcher_, call, request).response;
   }
 
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
@@ -34,57 +74,56 @@ class DispatcherTest : public ::testing::Test {
 };
 
 TEST_F(DispatcherTest, HearsAgentsWhileOtherCallsAreRefused) {
-  ASSERT_TRUE(Run("Register", &AgentService::Register, test::Agent("a", "d")));
+  ASSERT_TRUE(Call<v1::RegisterResponse>("Register", test::Agent("a", "d")));
   std::latch inside(kMaxShortCalls);
   std::latch leave(1);
-  {
-    std::vector<std::jthread> callers;
-    for (std::size_t i = 0; i < kMaxShortCalls; ++i) {
-      callers.emplace_back([&] {
-        // Asked once the call has its place, and then held there.
-        const Call held([&, first = true]() mutable -> Status {
-          if (std::exchange(first, false)) {
-            inside.count_down();
-            leave.wait();
-          }
-          return {};
-        });
-        EXPECT_TRUE(
-            Run("GetStatus", &UpkeepService::GetStatus, v1::StatusRequest()));
-      });
-    }
-    inside.wait();
-    // These may wait, so many that one more is refused.
-    std::latch refused(1);
-    for (std::size_t i = 0; i <= kMaxWaitingShortCalls; ++i) {
-      callers.emplace_back([&] {
-        bool busy = false;
-        const auto status = Run("GetStatus", &UpkeepService::GetStatus,
-                                v1::StatusRequest(), &busy);
-        EXPECT_EQ(status.has_value(), !busy);
-        if (busy) refused.count_down();
-      });
-    }
-    refused.wait();
-    v1::HeartbeatRequest beat;
-    beat.set_agent_id("a");
-    const auto heard = Run("Heartbeat", &AgentService::Heartbeat, beat);
-    EXPECT_TRUE(heard) << heard.error().message;
-    leave.count_down();
+  std::vector<std::jthread> callers;
+  for (std::size_t i = 0; i < kMaxShortCalls; ++i) {
+    callers.emplace_back([&] {
+      // Asked once a thread has the call, and then held there.
+      const auto held = [&, first = true]() mutable {
+        if (std::exchange(first, false)) {
+          inside.count_down();
+          leave.wait();
+        }
+        return true;
+      };
+      EXPECT_TRUE(Ask<v1::StatusResponse>(dispatcher_, "GetStatus",
+                                          v1::StatusRequest(), {"test"}, held)
+                      .response);
+    });
   }
+  inside.wait();
+  // These may wait, so many that one more is refused.
+  std::latch refused(1);
+  for (std::size_t i = 0; i <= kMaxWaitingShortCalls; ++i) {
+    callers.emplace_back([&] {
+      const auto status = Ask<v1::StatusResponse>(dispatcher_, "GetStatus",
+                                                  v1::StatusRequest());
+      EXPECT_EQ(status.response.has_value(), !status.busy);
+      if (status.busy) refused.count_down();
+    });
+  }
+  refused.wait();
+  v1::HeartbeatRequest beat;
+  beat.set_agent_id("a");
+  const auto heard = Call<v1::HeartbeatResponse>("Heartbeat", beat);
+  EXPECT_TRUE(heard) << heard.error().message;
+  leave.count_down();
 }
 
-// Knows operators by their tokens, which are their names.
+// Knows all by their tokens, which are their names.
 class NamesGuard final : public Guard {
  public:
-  Result<std::optional<Principal>> Admit(const Peer& peer, std::string_view,
-                                         const Claim&) const override {
-    return Principal{
-        .cluster = "c", .role = Role::kOperator, .name = peer.authorization};
+  explicit NamesGuard(Role role) : role_(role) {}
+  Result<std::optional<Principal>> Identify(const Peer& peer) const override {
+    return Principal{.cluster = "c", .role = role_, .name = peer.authorization};
   }
-  Status Authenticate(const Peer&) const override { return {}; }
   const GuardFiles* files() const override { return nullptr; }
   std::shared_ptr<SSL_CTX> tls() const override { return nullptr; }
+
+ private:
+  const Role role_;
 };
 
 TEST_F(DispatcherTest, RefusesNumbersThatNothingHas) {
@@ -93,41 +132,44 @@ TEST_F(DispatcherTest, RefusesNumbersThatNothingHas) {
   };
   v1::PlanRequest plan;
   plan.set_batch(std::numeric_limits<std::int64_t>::min());
-  EXPECT_EQ(refused(Run("CreatePlan", &PlanService::CreatePlan, plan)),
+  EXPECT_EQ(refused(Call<v1::Plan>("CreatePlan", plan)),
             "batch is -9223372036854775808; 0 or more is accepted");
   v1::HoldAgentRequest hold;
   hold.set_deadline_ms(-1);
-  EXPECT_EQ(refused(Run("HoldAgent", &JobService::HoldAgent, hold)),
+  EXPECT_EQ(refused(Call<v1::HoldAgentResponse>("HoldAgent", hold)),
             "deadline_ms is -1; 0 or more is accepted");
   v1::ReportStepsRequest steps;
   steps.add_batches()->add_step_ns(-5);
-  EXPECT_EQ(refused(Run("ReportSteps", &JobService::ReportSteps, steps)),
+  EXPECT_EQ(refused(Call<v1::ReportStepsResponse>("ReportSteps", steps)),
             "step_ns is -5; 0 or more is accepted");
   v1::ReplanJobRequest replan;
   replan.add_exclude_ranks(-2);
-  EXPECT_EQ(refused(Run("ReplanJob", &JobService::ReplanJob, replan)),
+  EXPECT_EQ(refused(Call<v1::JobRevision>("ReplanJob", replan)),
             "exclude_ranks is -2; 0 or more is accepted");
   for (const double weight : {-1.0, std::numeric_limits<double>::infinity(),
                               std::numeric_limits<double>::quiet_NaN()}) {
     v1::AllocateRequest allocate;
     allocate.add_jobs()->set_weight(weight);
-    EXPECT_EQ(refused(Run("Allocate", &PlanService::Allocate, allocate)),
+    EXPECT_EQ(refused(Call<v1::Allocation>("Allocate", allocate)),
               fmt::format("weight is {}; 0 or more is accepted", weight));
   }
 }
 
 TEST_F(DispatcherTest, BoundsTheRanksThatOneCallerRegistersInADay) {
-  const NamesGuard guard;
+  const NamesGuard guard(Role::kJob);
   Dispatcher named(coordinator_, metrics_, guard);
   CoordinatorOptions options;
   options.max_job_ranks_per_caller = 5;
   coordinator_.context.Reconfigure(options);
   v1::RegisterJobRequest job;
   for (int r = 0; r < 3; ++r) job.add_ranks()->set_rank(r);
-  const auto add = [&](const std::string& id, const std::string& caller) {
-    job.set_job_id(id);
-    const auto added = named.Run({.host = "test", .authorization = caller},
-                                 "RegisterJob", &JobService::RegisterJob, job);
+  const auto add = [&](const std::string& key, const std::string& caller) {
+    job.set_job_id(JobIdOf(key));
+    const auto added =
+        Ask<v1::RegisterJobResponse>(
+            named, "RegisterJob", job,
+            {.host = "test", .authorization = caller, .job_key = key})
+            .response;
     return added ? Code::kOk : added.error().code;
   };
   EXPECT_EQ(add("1", "alice"), Code::kOk);
@@ -140,7 +182,7 @@ TEST_F(DispatcherTest, BoundsTheRanksThatOneCallerRegistersInADay) {
 }
 
 TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
-  const NamesGuard guard;
+  const NamesGuard guard(Role::kOperator);
   Dispatcher named(coordinator_, metrics_, guard);
   ASSERT_TRUE(coordinator_.networks.PutNetwork(test::PutTiny()));
   v1::MeasureRequest request;
@@ -148,10 +190,12 @@ TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
   request.mutable_plan()->set_network("tiny");
   request.mutable_plan()->set_batch(1);
   request.mutable_plan()->add_device_kinds(test::kKind);
-  ASSERT_TRUE(named.Run({.host = "test", .authorization = "alice"}, "Measure",
-                        &JobService::Measure, request));
+  ASSERT_TRUE(
+      Ask<v1::MeasureProgress>(named, "Measure", request,
+                               {.host = "test", .authorization = "alice"})
+          .response);
   request.mutable_plan()->set_batch(2);
-  ASSERT_TRUE(Run("Measure", &JobService::Measure, request));
+  ASSERT_TRUE(Call<v1::MeasureProgress>("Measure", request));
   const auto tasks = store_->tasks.ListTasks({}).value();
   EXPECT_EQ(tasks.front().asked_by, "operator alice");
   EXPECT_EQ(tasks.back().asked_by, "");

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "coordinator/rest/http_listener.h"
+#include "coordinator/rest/http_server.h"
 #include "coordinator/security/guard.h"
 #include "tests/support/process.h"
 
@@ -23,7 +23,7 @@ constexpr PageFile kFiles[] = {
     {"page.js", "text/javascript; charset=utf-8", "start()", "h2"},
 };
 
-// An HTTP listener with nothing but a page.
+// An HTTP server with nothing but a page.
 class Served {
  public:
   explicit Served(const Page& page) {
@@ -37,7 +37,7 @@ class Served {
   }
 
  private:
-  HttpListener http_{4, Guard::None()};
+  HttpServer http_{4, Guard::None()};
 };
 
 TEST(PageTest, ServesTheBuiltFilesUnderAPolicyWithoutExceptions) {

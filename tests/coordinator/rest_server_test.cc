@@ -147,12 +147,37 @@ TEST_F(RestServerTest, RefusesRequestsWhoseEndTwoPartiesReadDifferently) {
       post + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
       post + length + "+2\r\n\r\n{}",
       post + length + "36\r\n folded\r\n\r\n",
+      post + "Content-Length : 2\r\n\r\n{}",
+      post + "X: a\n" + length + "2\r\n\r\n{}",
+      post + "X: a\r" + length + "2\r\n\r\n{}",
+      post + "no colon\r\n\r\n",
+      post + "X(: a\r\n\r\n",
+      post + std::string("X: \0\r\n\r\n", 8),
+      post + "Host: y\r\n\r\n",
       "MAKE /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"};
   for (const std::string& request : requests) {
     EXPECT_THAT(StatusesIn(Exchange(server_->port(), request + hidden)),
                 ElementsAre("400"))
         << request;
   }
+  for (const char* value :
+       {"-2", "0x2", "2, 2", "", "2 2", "99999999999999999999"}) {
+    EXPECT_THAT(StatusesIn(Exchange(server_->port(), post + length + value +
+                                                         "\r\n\r\n" + hidden)),
+                ElementsAre("400"))
+        << value;
+  }
+  for (const char* line :
+       {"GET /a b HTTP/1.1", "GET  /a HTTP/1.1", "GET http://y/a HTTP/1.1",
+        "GET /a HTTP/1.2", "GET /a\tHTTP/1.1", "G@T /a HTTP/1.1", "GET /a"}) {
+    EXPECT_THAT(StatusesIn(Exchange(
+                    server_->port(),
+                    line + std::string("\r\nHost: x\r\n\r\n") + hidden)),
+                ElementsAre("400"))
+        << line;
+  }
+  EXPECT_THAT(StatusesIn(Exchange(server_->port(), "GET / HTTP/1.1\r\n\r\n")),
+              ElementsAre("400"));
   EXPECT_THAT(StatusesIn(Exchange(server_->port(), hidden + hidden)),
               ElementsAre("200", "200"));
 }

@@ -284,8 +284,10 @@ TEST(RegistryTest, RefusesOptionsOutOfRange) {
     EXPECT_EQ(opened.error().code, Code::kInvalidArgument);
   }
   DeviceOptions options;
-  options.cpu_threads = -2;
-  EXPECT_EQ(OpenDevices(options).error().code, Code::kInvalidArgument);
+  for (const int threads : {-2, 4000}) {
+    options.cpu_threads = threads;
+    EXPECT_EQ(OpenDevices(options).error().code, Code::kInvalidArgument);
+  }
   DeviceOptions twice;
   twice.gpu_slices = {32, 16, 32};
   const auto equal = OpenDevices(twice);

@@ -23,15 +23,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/files/file.h"
 #include "base/median.h"
 #include "base/onnx/network_file.h"
-#include "base/plan/plan_file.h"
 #include "client/config/dropin_settings.h"
 #include "client/dropin/planner/planner.h"
 #include "client/executor/executor.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/elements.h"
 #include "device/reference_element.h"
+#include "proto/convert_plan.h"
 
 namespace ucudnn {
 namespace {
@@ -239,7 +240,7 @@ Status WriteJobPlan(const std::string& path, const Device& device,
                          .weight = 1,
                          .workspace = plan,
                          .reason = ""});
-  return WritePlanFile(path, whole);
+  return ReplaceFile(path, ToJsonText(whole));
 }
 
 Status Run(const Arguments& args) {

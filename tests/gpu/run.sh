@@ -4,8 +4,8 @@
 #   tests/gpu/run.sh pack            on the build machine: builds and bundles into
 #                                    .carry/bundle.tar.xz; for its requirements run
 #                                    deploy/install-packages.sh --gpu. `pack torch`
-#                                    bundles only what the stages torch, convert and
-#                                    torchmem,
+#                                    bundles only what the stages torch, convert,
+#                                    torchmem and compile,
 #                                    `pack memory` what memory and operators
 #                                    need
 #   tests/gpu/run.sh STAGE... -o DIR on the machine with the GPU: runs stages; raw
@@ -85,6 +85,12 @@
 #              UCUDNN_ROWS chooses ("checks resnet50:256:HALF"), UCUDNN_WAYS, a
 #              regular expression, among their ways, nothing begins after
 #              UCUDNN_SECONDS (420)
+#   compile    ucudnn.torch.compile: ResNet-50, ConvNeXt-T, ViT-B/16 and GPT-2 small
+#              within 0.75 and 0.5 of what torch.compile needs, beside PyTorch's own
+#              ways; DIR/torch-compile.md and .json. Needs torchvision and
+#              transformers. Eight minutes a call, and resumes; UCUDNN_ROWS chooses
+#              ("resnet50 convnext vit gpt2"), UCUDNN_WAYS, a regular expression,
+#              among their ways, nothing begins after UCUDNN_SECONDS (420)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -321,6 +327,14 @@ convert() {
     --seconds "${UCUDNN_SECONDS:-130}" ${UCUDNN_ROWS-}
 }
 
+compile() {
+  export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
+  export PYTHONDONTWRITEBYTECODE=1
+  # shellcheck disable=SC2086
+  timeout 570 python3 tests/gpu/torch_compile.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-420}" ${UCUDNN_ROWS-}
+}
+
 torchmem() {
   local status=0
   export PYTHONPATH=$PWD/client/python UCUDNN_LIBRARY=$PWD/.carry/bin
@@ -400,7 +414,7 @@ while [ $# -gt 0 ]; do
     versions | model | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | slices | failures) stages+=("$1") ;;
-    train | torch | convert | torchmem | graphs) stages+=("$1") ;;
+    train | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;
     figures | networks | load | deepbench) stages+=("$1") ;;
     memory | operators | beside) stages+=("$1") ;;
     main) stages+=(main_job) ;;
@@ -438,11 +452,11 @@ for stage in "${stages[@]}"; do
   "$stage" || status=$?
   case $stage:$status in
     *:0) ;;
-    convert:3 | torchmem:3)
+    convert:3 | torchmem:3 | compile:3)
       echo "$stage: the time was up"
       [ $failed = 1 ] || failed=3
       ;;
-    convert:4 | torchmem:4)
+    convert:4 | torchmem:4 | compile:4)
       echo "$stage missed a goal"
       failed=1
       ;;

@@ -23,7 +23,7 @@ cpack --config "$build/CPackConfig.cmake" -B "$work/debs" \
   { cat "$work/cpack.log"; fail "cpack fails"; }
 mapfile -t debs < <(find "$work/debs" -maxdepth 1 -name '*.deb' | sort)
 names=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Package; done | xargs)
-[ "$names" = "libucudnn-dev libucudnn0 python3-ucudnn ucudnn-agent ucudnn-coord ucudnn" ] ||
+[ "$names" = "libucudnn-dev libucudnn0 python3-ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn" ] ||
   fail "the packages are: $names"
 
 # There is no public mail address, and no upload to Debian that closes a bug.
@@ -75,8 +75,12 @@ echo 'log-level = "warn"' >>"$root/etc/ucudnn/agent.toml"
 dpkg_in_root --install "${debs[@]}"
 grep -q warn "$root/etc/ucudnn/agent.toml" || fail "an update loses settings"
 mkdir -p "$root/var/lib/ucudnn"
+touch "$root/etc/ucudnn/ca.crt"
 mapfile -t packages < <(tr ' ' '\n' <<<"$names")
 dpkg_in_root --purge "${packages[@]}"
+grep -q "ucudnn-coord: /etc/ucudnn stays" "$work/dpkg.log" ||
+  fail "purging does not say what stays"
+rm -r "$root/etc/ucudnn"
 left=$(find "$root" -path "$root/var/lib/dpkg" -prune -o -type f -print \
   -o -type l -print -o -name '*ucudnn*' -print |
   grep -v -e /etc/passwd -e /etc/group -e /etc/shadow -e /etc/gshadow \

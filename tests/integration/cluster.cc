@@ -18,33 +18,23 @@ namespace {
 
 std::string Binary(const std::string& name) { return test::ProgramPath(name); }
 
-struct Shape {
-  std::size_t coordinators = 1;
-  bool postgres = false;
-  bool tls = false;
-};
-
-Shape ReadShape() {
-  const char* value = std::getenv("UCUDNN_TEST_SHAPE");
-  const std::string name = value == nullptr ? "sqlite" : value;
-  if (name == "sqlite") return {};
-  if (name == "postgresql") return {.postgres = true};
-  if (name == "two") return {.coordinators = 2, .postgres = true};
-  if (name == "tls") return {.tls = true};
-  throw std::runtime_error("UCUDNN_TEST_SHAPE=" + name +
-                           ": sqlite, postgresql, two and tls are accepted");
+// Whether the shape is `two`.
+bool Two() {
+  static const bool two = [] {
+    const char* value = std::getenv("UCUDNN_TEST_SHAPE");
+    const std::string name = value == nullptr ? "one" : value;
+    if (name == "one" || name == "two") return name == "two";
+    throw std::runtime_error("UCUDNN_TEST_SHAPE=" + name +
+                             ": one and two are accepted");
+  }();
+  return two;
 }
 
-const Shape& TheShape() {
-  static const Shape shape = ReadShape();
-  return shape;
-}
-
-// Runs PostgreSQL's server while tests run, in shapes that need it.
+// Runs PostgreSQL's server while tests run, in the shape that needs it.
 class Server : public ::testing::Environment {
  public:
   void SetUp() override {
-    if (!TheShape().postgres) return;
+    if (!Two()) return;
     auto started = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kFast);
     ASSERT_TRUE(started) << started.error().message;
     postgres_ = *std::move(started);
@@ -62,7 +52,7 @@ Server* const server =
 
 // The URL of an empty database; the folder is for files.
 std::string NewDatabase(const TemporaryFolder& folder) {
-  if (!TheShape().postgres) return "sqlite://" + (folder / "coordinator.db");
+  if (!Two()) return "sqlite://" + (folder / "coordinator.db");
   const auto url = server->postgres()->CreateDatabase();
   if (!url) throw std::runtime_error(url.error().message);
   return *url;
@@ -82,7 +72,7 @@ std::map<std::string, std::string> VariablesOf(const CredentialFiles& files) {
 
 }  // namespace
 
-bool Cluster::tls() { return TheShape().tls; }
+bool Cluster::tls() { return Two(); }
 
 ThrowawayPostgres* Cluster::postgres() { return server->postgres(); }
 
@@ -129,7 +119,7 @@ std::map<std::string, std::string> Cluster::JobEnvironment() const {
   return environment;
 }
 
-Cluster::Cluster() : Cluster(TheShape().coordinators, "") {}
+Cluster::Cluster() : Cluster(Two() ? 2 : 1, "") {}
 
 Cluster::Cluster(std::size_t coordinators, std::string database)
     : database_(std::move(database)), coordinators_(coordinators) {

@@ -3,15 +3,11 @@
 
 // Coordinators and an agent as processes, as an administrator runs them. The
 // environment variable UCUDNN_TEST_SHAPE says how, so that the same tests run
-// in each shape (ucudnn_test_shapes in CMakeLists.txt):
+// in both shapes (ucudnn_test_with_two in CMakeLists.txt):
 //
-//   sqlite      one coordinator, the default
-//   postgresql  one coordinator
-//   two         two coordinators over one PostgreSQL
-//   tls         as sqlite, over TLS; this process and its children have an
-//               admin's certificate unless they get another
-//
-// Without PostgreSQL's server, tests of the shapes that need it are skipped.
+//   one  one coordinator over SQLite, without TLS; the default
+//   two  two coordinators over one PostgreSQL, with TLS; this process and its
+//        children have an admin's certificate unless they get another
 
 #include <chrono>
 #include <map>
@@ -52,7 +48,7 @@ class Cluster {
   Process& agent() { return agent_; }
 
   static bool tls();
-  // The server of all databases of this process; null in shapes without.
+  // The server of all databases of this process; null over SQLite.
   static ThrowawayPostgres* postgres();
   // What this process shows coordinators; nothing without TLS.
   static CredentialFiles Credentials();

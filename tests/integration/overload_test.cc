@@ -205,15 +205,14 @@ TEST_F(OverloadTest, KeepsFewThreadsForManyCancelledCalls) {
   void* tag = nullptr;
   bool ok = false;
   for (std::size_t i = 0; i < calls.size(); ++i) queue.Next(&tag, &ok);
-  EXPECT_LT(cluster_.coordinator().Threads(),
-            kMaxRpcThreads + static_cast<long>(kMaxHttpConnections) + 64);
+  EXPECT_LT(
+      cluster_.coordinator().Threads(),
+      static_cast<long>(kMaxShortCalls + kMaxLongCalls + kMaxHeartbeats) + 64);
   grpc::ClientContext context;
   v1::StatusResponse response;
   EXPECT_TRUE(stub->GetStatus(&context, {}, &response).ok());
 }
 
-// By default gRPC keeps two idle threads: most of these calls would start a
-// thread and end it.
 TEST_F(OverloadTest, KeepsThreadsForFurtherCalls) {
   const auto call_often = [&] {
     std::vector<std::jthread> clients;

@@ -26,8 +26,9 @@ for person in "admin root" "operator alice"; do
   # shellcheck disable=SC2086
   "$certificates" issue --dir "$certs" --days 30 $person >/dev/null
 done
-"$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token"
-chmod 600 "$tmp/bob.token"
+(umask 077 && "$certificates" token viewer bob --tokens "$tmp/tokens" >"$tmp/bob.token")
+says "--renew replaces it" "$certificates" issue --dir "$certs" agent node-1
+says "agent/node-1" "$certificates" list --dir "$certs"
 [ "$(stat -c %a "$certs/ca.key")" = 600 ] || fail "anyone can read ca.key"
 
 cat >"$tmp/tls.toml" <<TOML
@@ -60,7 +61,8 @@ refused "no authority in $tmp/others/ca.crt has signed its certificate" ucudnn d
 refused "; not for 0.0.0.0" ucudnn devices --coordinator "0.0.0.0:$grpc" --ca "$certs/ca.crt"
 as operator-alice networks put small "$tmp/small.csv"
 says "small" bob networks
-refused "viewer bob" bob cancel 1
+refused "ucudnn cancel: viewer bob" bob cancel 1
+says "there is no network 'smal'; did you mean small?" bob show network smal
 # The same from bob's own settings.
 (cd "$certs" && ucudnn config set ca ca.crt >/dev/null)
 ucudnn config set token-file "$tmp/bob.token" >/dev/null

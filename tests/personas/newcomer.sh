@@ -12,6 +12,9 @@ for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
   [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
 done
 says "--workspace-limit SIZE" man ucudnn-plan
+for page in CHANGELOG.md docs/memory.md docs/guide/operations.md; do
+  [ -s "$root/usr/share/doc/ucudnn/$page" ] || fail "the packages have no $page"
+done
 says "did you mean plan?" ucudnn plna
 says "did you mean --log-level?" ucudnn-agent --loglevel debug
 says "HOST:PORT=127.0.0.1:7460" ucudnn-coord serve --help
@@ -19,6 +22,7 @@ says "in [3 - 10000]=30" ucudnn-agent --help
 says "{FP32,TF32}=FP32" ucudnn-train --help
 says "no coordinator answers at 127.0.0.1:1: Connection refused" ucudnn devices --coordinator 127.0.0.1:1
 [ $status = 4 ] || fail "an unreachable coordinator has exit status $status"
+says "at nosuchhost.invalid:7460: Name or service not known" ucudnn devices --coordinator nosuchhost.invalid:7460
 
 start_coordinator
 ucudnn config set coordinator "127.0.0.1:$grpc" >/dev/null
@@ -31,6 +35,9 @@ echo 'coordinatr = "x"' >>"$config"
 says "config.toml:2: there is no setting 'coordinatr'" ucudnn devices
 [ $status = 2 ] || fail "a mistyped setting has exit status $status"
 cp "$tmp/config.toml" "$config"
+
+says "is no name" ucudnn devices -o 'jsonpath={range [*]}{.id}'
+says "table, json or yaml is accepted" ucudnn show node node-1 -o jsonpath={.id}
 
 # Tables fit a narrow terminal.
 SHELL=/bin/bash script -qec "stty cols 60; ucudnn devices" "$tmp/narrow" \
@@ -68,7 +75,10 @@ offers "1" ucudnn explain ""
 says "RUNNER-UP" ucudnn explain 1
 says "one more" ucudnn explain 1
 says "at batch 4" ucudnn show plan 1
+says " × " ucudnn show plan 1
 curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
+# The page's first steps name this port.
+says "\"grpc_port\":$grpc" curl -s "http://127.0.0.1:$http/v1/status"
 
 timeout 120 mpirun -n 2 ucudnn-rehearse --coordinator "127.0.0.1:$grpc" \
   --network small --batch 4 --workspace-limit 1MiB --wait 60 --iterations 2 \

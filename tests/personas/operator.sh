@@ -16,6 +16,8 @@ cp "$settings" "$tmp/own.toml"
 settings=$tmp/own.toml
 start_coordinator
 export UCUDNN_COORDINATOR=127.0.0.1:$grpc
+says "is in use by process $coordinator" ucudnn-coord serve --listen 127.0.0.1:0 \
+  --http 127.0.0.1:0 --database "sqlite://$tmp/coordinator.db"
 [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$http/readyz")" = 200 ] ||
   fail "the coordinator is not ready"
 start_agent node-1 --cpu-threads 1
@@ -41,6 +43,8 @@ says "measurements cancelled" ucudnn cancel 1 --reason "wrong batch"
 says "node node-1 is online" ucudnn resume nod  # only one begins so
 says "--reason is required" ucudnn drain node-1
 says "node node-1 is draining" ucudnn drain node-1 --reason "moves" --deadline 4
+says "hold deadline  in 4 h" ucudnn show node node-1
+says "none found" ucudnn jobs
 says "node node-1 is online" ucudnn resume node-1
 says "there is no node 'nobody'" ucudnn cordon nobody
 says "there is no node 'node1'; did you mean node-1?" ucudnn cordon node1
@@ -79,4 +83,6 @@ says "conv2" "${plan[@]}"
 kill "$agent"
 wait "$agent" || fail "the agent ends with status $?"
 await "the node is gone" sh -c "ucudnn nodes -o jsonpath={[*].state} | grep -q gone"
+says "node node-1 removed" ucudnn nodes rm node-1
+says "none found" ucudnn nodes
 echo "ok operator"

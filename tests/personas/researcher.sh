@@ -41,6 +41,35 @@ from ucudnn import figures
 figures.draw(data + "/../..", tmp, ["cluster-10"], ["png"])
 PY
 
+# What squeeze-and-excitation and channel shuffling consist of has memory plans.
+"$python" - "$tmp/shuffled.onnx" <<'PY'
+import sys
+import numpy
+import onnx
+from onnx.helper import make_graph, make_model, make_node, make_tensor_value_info
+nodes = [
+    make_node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(
+        numpy.zeros((8, 3, 1, 1), "f"))),
+    make_node("Conv", ["x", "w"], ["a"]),
+    make_node("GlobalAveragePool", ["a"], ["p"]),
+    make_node("HardSigmoid", ["p"], ["s"]),
+    make_node("Mul", ["a", "s"], ["m"]),
+    make_node("HardSwish", ["m"], ["h"]),
+    make_node("Split", ["h"], ["u", "v"], axis=1),
+    make_node("Concat", ["v", "u"], ["y"], axis=1),
+]
+tensors = [make_tensor_value_info(*of) for of in (
+    ("x", onnx.TensorProto.FLOAT, ("N", 3, 32, 32)), ("y", onnx.TensorProto.FLOAT, None))]
+graph = make_graph(nodes, "shuffled", tensors[:1], tensors[1:])
+onnx.save(make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), sys.argv[1])
+PY
+says "pool " ucudnn solve memory --network "$tmp/shuffled.onnx" --batch 4 \
+  --device-model K40 --budget 64MiB
+
+# A report of converted convolutions says which time is whose.
+says "PyTorch     planned" "$python" -c 'import torch, ucudnn.torch
+ucudnn.torch.convert(torch.nn.Conv2d(3, 8, 3), torch.randn(4, 3, 16, 16), workspace_limit="1MiB")'
+
 says "is not a checkout" "$python" -m ucudnn.figures -o "$tmp/figures" --root "$tmp"
 
 # The same from a coordinator, over REST.

@@ -141,9 +141,11 @@ def test_registers_models_with_the_sizes_that_they_leave_open(cluster):
 
 
 def test_errors_say_what_is_wrong(cluster):
-    with pytest.raises(ucudnn.InvalidArgument, match="none") as unknown:
+    with pytest.raises(ucudnn.NotFound, match="none") as unknown:
         cluster.network("none")
     assert unknown.value.code == 5
+    with pytest.raises(ucudnn.NotFound, match="nosuch"):
+        cluster.job("nosuch")
     with pytest.raises(ucudnn.InvalidArgument, match="batch"):
         cluster.make_plan("alexnet", 0, workspace_limit=0)
     with pytest.raises(ucudnn.NoPlan, match="measure"):
@@ -191,6 +193,7 @@ def test_shows_devices_and_measures_what_is_missing(tmp_path):
             assert device == cluster.device(device.id)
             assert cluster.devices(kind=device.kind) == [device]
             assert cluster.devices(kind="other") == []
+            assert cluster.devices(state="lost") == []
             assert cluster.agents()[0].device_ids == [device.id]
             assert cluster.agent("node").state == "online"
             assert cluster.put_network(network).name == "tiny"

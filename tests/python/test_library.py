@@ -62,10 +62,13 @@ def test_says_what_an_older_library_lacks():
 
 
 def test_errors_have_grpcs_numbers():
-    for kind, code in ((ucudnn.InvalidArgument, 3), (ucudnn.NoPlan, 9)):
+    for kind, code in (
+        (ucudnn.InvalidArgument, 3),
+        (ucudnn.NotFound, 5),
+        (ucudnn.NoPlan, 9),
+    ):
         assert kind("").code == code
         assert type(errors.error_of(code, "")) is kind
-    assert ucudnn.InvalidArgument("unknown", 5).code == 5
     assert errors.error_of(13, "").code == 13
     assert errors.error_of(9, "", 512).least == 512
     assert errors.error_of(9, "").least is None

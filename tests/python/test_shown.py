@@ -109,7 +109,7 @@ def test_sizes_are_for_people(size, text):
 @pytest.mark.parametrize(
     "text, size",
     [("1.5 GiB", 3 << 29), ("3.6GiB", 3_865_470_566), ("0.3KiB", 307),
-     ("1.001GB", 1_001_000_000), ("2.0", 2)],
+     ("1.001GB", 1_001_000_000), ("2.0", 2), ("8mi", 8 << 20), ("4mb", 4_000_000)],
 )  # fmt: skip
 def test_sizes_are_whole_bytes(text, size):
     assert parse_size(text) == size

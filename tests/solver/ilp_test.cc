@@ -1,5 +1,3 @@
-#include "tests/support/ilp.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,8 @@
 #include "tests/support/cbc_ilp.h"
 #include "tests/support/glpk_ilp.h"
 #include "tests/support/highs_ilp.h"
+#include "tests/support/ilp_solver.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -77,7 +77,7 @@ AssignProblem RandomAssignment(Random& random) {
 TEST(IlpTest, JudgesAgreeWithTheKnapsackOnMediumInstances) {
   const auto judges = Judges();
   Random random(31);
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < Trials(1500); ++trial) {
     const std::int64_t classes = Draw(random, 1, trial % 50 == 0 ? 30 : 9);
     const Instance instance =
         RandomInstance(random, classes, trial % 2 == 0 ? 1 << 20 : 4352);
@@ -99,7 +99,7 @@ TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
   const auto highs = test::MakeHighsSolver();
   ASSERT_NE(highs, nullptr) << "Debian's python3-scipy is not installed";
   Random random(33);
-  for (int trial = 0; trial < 100; ++trial) {
+  for (int trial = 0; trial < Trials(100); ++trial) {
     const Instance instance = RandomInstance(random, Draw(random, 1, 9), 4352);
     const auto solution = SolveMckp(instance.Classes(), instance.capacity);
     ASSERT_TRUE(solution && solution->optimal);
@@ -109,7 +109,7 @@ TEST(IlpTest, HighsAgreesOnTheKnapsackAndTheAssignment) {
     ASSERT_TRUE(judged->optimal);
     ASSERT_EQ(judged->cost, static_cast<double>(solution->cost)) << trial;
   }
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < Trials(30); ++trial) {
     const AssignProblem problem = RandomAssignment(random);
     const auto assignment = SolveAssignment(problem);
     const auto judged = highs->Solve(AssignmentAsIlp(problem), 20'000);
@@ -152,7 +152,7 @@ TEST(IlpTest, GlpkUnscaledReportsAWorseSolutionAsOptimal) {
 TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
   const auto judges = Judges();
   Random random(32);
-  for (int trial = 0; trial < 150; ++trial) {
+  for (int trial = 0; trial < Trials(150); ++trial) {
     const AssignProblem problem = RandomAssignment(random);
     const auto assignment = SolveAssignment(problem);
     const IlpProblem ilp = AssignmentAsIlp(problem);
@@ -169,6 +169,48 @@ TEST(IlpTest, JudgesAgreeWithTheAssignmentOnSmallInstances) {
           << judge->name() << ", trial " << trial;
     }
   }
+}
+
+TEST(LpTextTest, StatesTheProgrammeAsPeopleWouldWriteIt) {
+  const Instance instance = {{{{5500, 2048}, {4000, 6144}}, {{3000, 1024}}},
+                             7000};
+  const std::vector<std::string> names = {"conv 1:Forward", "2"};
+  EXPECT_EQ(LpText(MckpAsIlp(instance.Classes(), instance.capacity, names),
+                   "two kernels"),
+            R"(\ two kernels
+Minimize
+ us: + 5.5 x_1_conv_1_Forward_1 + 4 x_1_conv_1_Forward_2 + 3 x_2_2_1
+Subject To
+ one_1_conv_1_Forward: + x_1_conv_1_Forward_1 + x_1_conv_1_Forward_2 = 1
+ one_2_2: + x_2_2_1 = 1
+ capacity: + 2 x_1_conv_1_Forward_1 + 6 x_1_conv_1_Forward_2 + x_2_2_1 <= 6
+Bounds
+Binaries
+ x_1_conv_1_Forward_1 x_1_conv_1_Forward_2 x_2_2_1
+End
+)");
+}
+
+TEST(LpTextTest, DividesNoRowWhoseLimitWouldChange) {
+  // 2 x + 4 y with y any number: half of 3 is 1.5.
+  IlpProblem problem;
+  problem.variables = {{.cost = -1, .least = -2, .most = 5},
+                       {.least = 1, .most = kIlpUnbounded, .integer = false}};
+  problem.rows = {{{{0, 2}, {1, 4}}, -3, 3}, {{{0, 3}}, -4, kIlpUnbounded}};
+  EXPECT_EQ(LpText(problem, "ranges"), R"(\ ranges
+Minimize
+ us: - 0.001 x1
+Subject To
+ r1: + 2 x1 + 4 x2 <= 3
+ r1_least: + 2 x1 + 4 x2 >= -3
+ r2: + x1 >= -1
+Bounds
+ -2 <= x1 <= 5
+ 1 <= x2
+Generals
+ x1
+End
+)");
 }
 
 TEST(IlpTest, JudgesReportThatNothingFits) {

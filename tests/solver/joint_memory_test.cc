@@ -11,6 +11,7 @@
 
 #include "solver/check/memory_plan.h"
 #include "tests/solver/memory/small_graphs.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -63,7 +64,7 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
   };
   int solved = 0;
   int few = 0;
-  for (int trial = 0; trial < 12; ++trial) {
+  for (int trial = 0; trial < (kSlowed ? 4 : 12); ++trial) {
     const Graph network =
         trial % 2 == 0 ? test::SmallChain(8) : test::SmallResidual(8);
     JointMemoryProblem problem;
@@ -100,7 +101,7 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
     }
     EXPECT_EQ(sum, problem.batch);
   }
-  EXPECT_GT(solved, 6);
+  EXPECT_GT(solved, kSlowed ? 2 : 6);
   EXPECT_GT(few, 0);
 }
 

@@ -98,8 +98,8 @@ class CbcSolver final : public IlpSolver {
       const double x =
           problem.variables[j].integer ? std::nearbyint(found[j]) : found[j];
       solution.values.push_back(x);
-      solution.cost += cost[j] * x;
     }
+    solution.cost = CostOf(problem, solution.values);
     UCUDNN_RETURN_IF_ERROR(CheckIlp(problem, solution.values));
     return solution;
   }

@@ -45,8 +45,8 @@ class Certificates {
       Role role, const std::string& name,
       std::chrono::seconds lifetime = std::chrono::hours(1)) const {
     const std::string base = folder_ / fmt::format("{}-{}", Name(role), name);
-    Script(
-        {"issue", std::string(Name(role)), name, "--until", After(lifetime)});
+    Script({"issue", std::string(Name(role)), name, "--renew", "--until",
+            After(lifetime)});
     return {.ca = folder_ / "ca.crt",
             .cert = base + ".crt",
             .key = base + ".key",
@@ -70,7 +70,7 @@ class Certificates {
   void RenewCoordinator(
       const std::vector<std::string>& hosts = {"127.0.0.1"},
       std::chrono::seconds lifetime = std::chrono::hours(1)) const {
-    Script({"issue", "coordinator", "c", "--host",
+    Script({"issue", "coordinator", "c", "--renew", "--host",
             fmt::format("{}", fmt::join(hosts, ",")), "--until",
             After(lifetime)});
   }

@@ -134,8 +134,8 @@ class GlpkSolver final : public IlpSolver {
       double value = glp_mip_col_val(p, static_cast<int>(j) + 1);
       if (problem.variables[j].integer) value = std::nearbyint(value);
       solution.values.push_back(value);
-      solution.cost += static_cast<double>(problem.variables[j].cost) * value;
     }
+    solution.cost = CostOf(problem, solution.values);
     UCUDNN_RETURN_IF_ERROR(CheckIlp(problem, solution.values));
     return solution;
   }

@@ -152,8 +152,8 @@ class Highs final : public HighsSolver {
     for (std::size_t j = 0; j < solution.values.size(); ++j) {
       double& value = solution.values[j];
       if (problem.variables[j].integer) value = std::nearbyint(value);
-      solution.cost += static_cast<double>(problem.variables[j].cost) * value;
     }
+    solution.cost = CostOf(problem, solution.values);
     UCUDNN_RETURN_IF_ERROR(CheckIlp(problem, solution.values));
     return solution;
   }

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "tests/support/ilp.h"
+#include "tests/support/ilp_solver.h"
 
 namespace ucudnn::test {
 

@@ -2,7 +2,8 @@
 #define UCUDNN_TESTS_SUPPORT_TRIALS_H_
 
 // How many of `count` random instances a long test uses: a tenth under the
-// address sanitizer, which makes brute-force searches some 20 times slower.
+// address sanitizer, which makes brute-force searches some 20 times slower. All
+// of them are used by night (tests/nightly.sh).
 
 namespace ucudnn {
 

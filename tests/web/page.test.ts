@@ -127,6 +127,21 @@ test('devices are counted by kind, sorted, filtered and linked to', async () => 
   assert.match((await rows(page, 'Devices'))[0] ?? '', /cpu-node-1/);
 });
 
+test('nodes, networks and history are listed', async () => {
+  await open('#/networks');
+  assert.match((await rows(page, 'Networks')).join('\n'), /alexnet\s+5\s/);
+  await cluster.ucudnn('cordon', 'gpu-a', '--reason', 'new fans');
+  try {
+    await open('#/nodes');
+    const held = (await rows(page, 'Nodes')).find((row) => row.includes('gpu-a'));
+    assert.match(held ?? '', /cordoned\s+1\s.*new fans/s);
+    await open('#/history');
+    assert.match((await rows(page, 'History'))[0] ?? '', /cordon node gpu-a\s+new fans/);
+  } finally {
+    await cluster.ucudnn('resume', 'gpu-a');
+  }
+});
+
 test('an address with a password in it is no outage', async () => {
   await page.goto(cluster.url.replace('://', '://x:token@'));
   await page.locator('.view:not(.loading)').waitFor();
@@ -277,7 +292,7 @@ test('the keyboard reaches everything', async () => {
 
 test('nothing is wider than a phone', async () => {
   const { jobs } = await cluster.get<{ jobs: { id: string }[] }>('v1/jobs');
-  const views = ['', '#/devices', '#/campaigns', '#/plans', '#/plans/1', '#/jobs', `#/jobs/${jobs[0]?.id}`];
+  const views = ['', '#/devices', '#/nodes', '#/networks', '#/history', '#/campaigns', '#/plans', '#/plans/1', '#/jobs', `#/jobs/${jobs[0]?.id}`];
   for (const width of [320, 390]) {
     await use({ viewport: { width, height: 700 } });
     for (const view of views) {

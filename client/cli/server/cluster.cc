@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -19,16 +20,6 @@
 namespace ucudnn::ctl {
 namespace {
 
-// "in 5 h".
-std::string Deadline(const Json& node) {
-  const Json& then = Member(node, "hold.deadline_ms");
-  if (!then.is_number() || then == 0) return "-";
-  const double hours =
-      static_cast<double>(then.get<std::int64_t>() - SystemClock().NowMs()) /
-      3'600'000;
-  return hours < 0 ? "passed" : fmt::format("in {:.1f} h", hours);
-}
-
 List Nodes() {
   return {
       .columns = {Plain("NODE", "id"), Plain("HOST", "host"),
@@ -36,12 +27,14 @@ List Nodes() {
                   Age("LAST SEEN", "last_seen_ms"), Plain("VERSION", "version"),
                   Plain("HELD BY", "hold.who"), Plain("WHY", "hold.reason"),
                   Wide(Age("HELD", "hold.since_ms")),
-                  Wide({"DEADLINE", "hold.deadline_ms", Deadline})},
+                  Wide(Age("DEADLINE", "hold.deadline_ms"))},
       .id = "id",
-      .fetch = [](Connection& connection, v1::ListRequest page) {
-        return Entries(connection, &Stub::ListAgents,
-                       &v1::ListAgentsResponse::agents, std::move(page));
-      }};
+      .fetch =
+          [](Connection& connection, v1::ListRequest page) {
+            return Entries(connection, &Stub::ListAgents,
+                           &v1::ListAgentsResponse::agents, std::move(page));
+          },
+      .states = {"online", "cordoned", "draining", "gone"}};
 }
 
 // "idle", "busy (a job runs)", "cordoned (by ann: fans)" or "measuring resnet50
@@ -79,6 +72,7 @@ List Devices(const std::shared_ptr<std::string>& kind) {
   list.columns.push_back(Wide(Plain("DRIVER", "driver")));
   list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
   list.id = "id";
+  list.states = {"idle", "busy", "cordoned", "draining", "lost"};
   list.fetch = [kind](Connection& connection,
                       v1::ListRequest request) -> Result<Json> {
     if (!kind->empty()) {
@@ -206,9 +200,8 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
              const std::string& help, Chosen* chosen) {
   const auto options = std::make_shared<HoldOptions>();
   CLI::App* command = app.add_subcommand(what, help);
-  command->add_option("node", options->node, "The node; see `ucudnn nodes`")
-      ->required()
-      ->option_text("NODE");
+  command->add_option("NODE", options->node, "The node; see `ucudnn nodes`")
+      ->required();
   CLI::Option* reason =
       command
           ->add_option("--reason", options->reason,
@@ -232,13 +225,16 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
 }  // namespace
 
 std::string Ago(std::int64_t then_ms) {
-  if (then_ms == 0) return "never";
-  const std::int64_t s = (SystemClock().NowMs() - then_ms) / 1000;
+  if (then_ms == 0) return "-";
+  const std::int64_t past = (SystemClock().NowMs() - then_ms) / 1000;
+  const std::int64_t s = std::abs(past);
   if (s < 1) return "now";
-  if (s < 120) return fmt::format("{} s ago", s);
-  if (s < 7200) return fmt::format("{} min ago", s / 60);
-  if (s < 172'800) return fmt::format("{} h ago", s / 3600);
-  return fmt::format("{} days ago", s / 86'400);
+  const std::string time = s < 120    ? fmt::format("{} s", s)
+                           : s < 7200 ? fmt::format("{} min", (s + 30) / 60)
+                           : s < 172'800
+                               ? fmt::format("{} h", (s + 1800) / 3600)
+                               : fmt::format("{} days", (s + 43'200) / 86'400);
+  return past > 0 ? time + " ago" : "in " + time;
 }
 
 Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
@@ -260,8 +256,8 @@ Result<std::string> OnlyKind(Connection& connection, std::string_view flag) {
                 flag);
   }
   return Fail(Code::kInvalidArgument,
-              "the cluster has several kinds of device; give {} once, or once "
-              "for each rank: {}",
+              "the cluster has several kinds of device; give one, or one for "
+              "each rank, by {}: {}",
               flag, fmt::join(kinds, ", "));
 }
 

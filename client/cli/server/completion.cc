@@ -49,7 +49,7 @@ Words ShortKinds(Connection& connection) {
 }
 
 // What the coordinator calls things; the help names them in capitals.
-Words NamesOf(std::string_view what, Connection& connection) {
+Words NamesAt(std::string_view what, Connection& connection) {
   if (what == "NETWORK") {
     return Ids(connection, &Stub::ListNetworks,
                &v1::ListNetworksResponse::networks);
@@ -74,20 +74,13 @@ Words NamesOf(std::string_view what, Connection& connection) {
   return ShortKinds(connection);
 }
 
-template <class Values>
-Words NamesIn(const Values& values) {
-  Words names;
-  for (const auto value : values) names.emplace_back(Name(value));
-  return names;
-}
-
 // The values of enumerations that the coordinator, not the command, checks.
 const std::map<std::string, Words>& KnownWords() {
   static const std::map<std::string, Words> kWords = {
-      {"precision", NamesIn(kPrecisions)},
-      {"layout", NamesIn(kLayouts)},
-      {"op", NamesIn(kConvOps)},
-      {"batch-policy", NamesIn(kBatchPolicies)},
+      {"precision", NamesOf(kPrecisions)},
+      {"layout", NamesOf(kLayouts)},
+      {"op", NamesOf(kConvOps)},
+      {"batch-policy", NamesOf(kBatchPolicies)},
       {"output", {"table", "wide", "json", "yaml", "name", "jsonpath="}}};
   return kWords;
 }
@@ -113,7 +106,7 @@ Words Ask(std::string_view what, const std::string& coordinators,
   auto connection =
       Connection::Open(*std::move(list), {.credentials = credentials});
   if (!connection || !(*connection)->Reach(Milliseconds(1000))) return {};
-  return NamesOf(what, **connection);
+  return NamesAt(what, **connection);
 }
 
 }  // namespace
@@ -124,7 +117,7 @@ void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
       "completion",
       "Print a shell script that completes commands, options, values and names "
       "of all programs; use it by source <(ucudnn completion bash)");
-  completion->add_option("shell", *shell, "The shell")
+  completion->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([shell, chosen] {
@@ -148,10 +141,11 @@ ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
       const auto words = KnownWords().find(name);
       if (words != KnownWords().end()) return words->second;
     }
-    std::string what = option.get_option_text();
-    if (what.ends_with("...")) what.resize(what.size() - 3);
+    const std::string what =
+        option.get_positional() ? option.get_name() : option.get_option_text();
     for (const std::string_view known :
-         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND"}) {
+         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND",
+          "KIND[,...]"}) {
       if (what == known) return Ask(what, coordinators, credentials);
     }
     return Words();

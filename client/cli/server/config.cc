@@ -119,13 +119,12 @@ void AddConfigCommand(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto value = std::make_shared<std::string>();
   const auto key = std::make_shared<std::string>();
   CLI::App* set = config->add_subcommand("set", "Set one in the file");
-  set->add_option("key", *key, "coordinator, ca, cert, key or token-file")
+  set->add_option("KEY", *key, "coordinator, ca, cert, key or token-file")
       ->required()
-      ->check(CLI::IsMember({"coordinator", "ca", "cert", "key", "token-file"}))
-      ->option_text("KEY");
-  set->add_option("value", *value, "The value, such as coord-1:7460")
-      ->required()
-      ->option_text("VALUE");
+      ->check(
+          CLI::IsMember({"coordinator", "ca", "cert", "key", "token-file"}));
+  set->add_option("VALUE", *value, "The value, such as coord-1:7460")
+      ->required();
   set->callback([key, value, chosen] {
     *chosen = [key, value] { return SetConfig(*key, *value); };
   });

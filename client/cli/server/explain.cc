@@ -286,9 +286,7 @@ void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       "Say kernel by kernel why a plan is as it is: what binds, what comes "
       "next, and what a larger limit or one more GPU would bring, by the "
       "measurements known now");
-  explain->add_option("plan", *id, "The plan; see `ucudnn plans`")
-      ->required()
-      ->option_text("PLAN");
+  explain->add_option("PLAN", *id, "The plan; see `ucudnn plans`")->required();
   AddOutputOption(explain, format.get());
   explain->callback([&server, id, format, chosen] {
     *chosen = [&server, id, format] {

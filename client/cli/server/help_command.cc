@@ -15,8 +15,7 @@ void AddHelpCommand(CLI::App& app, Chosen* chosen) {
   const auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* help =
       app.add_subcommand("help", "Show the help of a command, as --help does");
-  help->add_option("command", *words, "The command, such as networks put")
-      ->option_text("COMMAND...");
+  help->add_option("COMMAND", *words, "The command, such as networks put");
   help->callback([&app, words, chosen] {
     *chosen = [&app, words]() -> Status {
       const CLI::App* at = &app;

@@ -51,10 +51,12 @@ List Jobs() {
                       Age("LAST SEEN", "updated_ms"),
                       Wide(Plain("WHY", "reason"))},
           .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListJobs,
-                           &v1::ListJobsResponse::jobs, std::move(page));
-          }};
+          .fetch =
+              [](Connection& connection, v1::ListRequest page) {
+                return Entries(connection, &Stub::ListJobs,
+                               &v1::ListJobsResponse::jobs, std::move(page));
+              },
+          .states = {"running", "finished", "lost"}};
 }
 
 Status Replan(const Server& server, const ReplanOptions& options) {
@@ -88,6 +90,7 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   const auto answer =
       connection->Call(&Stub::ReplanJob, request, RetryPolicy::LongWork());
   if (!answer) {
+    if (options.accept) return OfNoPlan(Status(tl::unexpect, answer.error()));
     return LeftBehind(answer.error(),
                       "if the coordinator has begun the plan, it finishes it, "
                       "and the job adopts it");
@@ -193,9 +196,8 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "replan",
       "Replan a running job; its ranks adopt the new plan together at their "
       "next refresh. Options that are not given stay as they are");
-  replan->add_option("id", options->job, "The job's id; see `ucudnn jobs`")
-      ->required()
-      ->option_text("JOB");
+  replan->add_option("JOB", options->job, "The job's id; see `ucudnn jobs`")
+      ->required();
   replan
       ->add_option_function<std::int64_t>(
           "--batch", [options](std::int64_t batch) { options->batch = batch; },

@@ -203,7 +203,13 @@ Status Show(const Server& server, const List& list,
       UCUDNN_RETURN_IF_ERROR(WriteText("", between + text));
       last = std::move(text);
     }
-    if (!options.watch) return {};
+    if (!options.watch) {
+      // Only a header could also be an error that was missed.
+      if (last == TableText(list, options, Json::array())) {
+        std::fputs("none found\n", stderr);
+      }
+      return {};
+    }
     Pause(connection->stop(), kWatchInterval);
     if (connection->stop().stop_requested()) return {};
   }
@@ -305,6 +311,17 @@ void AddList(CLI::App* command, const Server& server, List list,
                    "combine")
       ->allow_extra_args(false)
       ->option_text("KEY=VALUE");
+  if (!list.states.empty()) {
+    command
+        ->add_option_function<std::string>(
+            "--state",
+            [options](const std::string& state) {
+              options->filters.push_back("state=" + state);
+            },
+            fmt::format("Only these: {}", fmt::join(list.states, ", ")))
+        ->check(CLI::IsMember(list.states))
+        ->option_text("STATE");
+  }
   if (list.paged) {
     command
         ->add_option_function<int>(

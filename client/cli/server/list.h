@@ -53,6 +53,8 @@ struct List {
       fetch;
   // Whether `fetch` knows of pages; if not, it gets none.
   bool paged = true;
+  // What --state accepts, which is --filter state=...; empty: no such option.
+  std::vector<std::string> states = {};
 };
 
 // Adds the options of lists to `command`, which then shows the list.

@@ -116,6 +116,20 @@ Result<std::string> KindNamed(Connection& connection, const std::string& text) {
               fmt::join(none ? kinds : matching, ", "));
 }
 
+Result<std::vector<std::string>> KindsNamed(
+    Connection& connection, const std::vector<std::string>& texts) {
+  std::vector<std::string> kinds;
+  for (const std::string& text : texts) {
+    const bool whole = ParseDeviceKind(text).has_value();  // may have commas
+    for (const std::string& part :
+         whole ? std::vector{text} : Parts(text, ',')) {
+      UCUDNN_ASSIGN_OR_RETURN(kinds.emplace_back(),
+                              KindNamed(connection, part));
+    }
+  }
+  return kinds;
+}
+
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
                                  const std::vector<std::string>& ids) {
   std::vector<std::string> matching;
@@ -131,6 +145,20 @@ Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
   matching.resize(std::min<std::size_t>(matching.size(), 5));
   return Fail(Code::kInvalidArgument, "'{}' begins several {}s: {}",
               Excerpt(text), what, fmt::join(matching, ", "));
+}
+
+Result<std::string> NetworkNamed(Connection& connection,
+                                 const std::string& text) {
+  const auto networks = AllPages(connection, &Stub::ListNetworks,
+                                 &v1::ListNetworksResponse::networks);
+  if (!networks) return text;
+  std::vector<std::string> names;
+  for (const v1::Network& network : networks->networks()) {
+    if (network.name() == text) return text;
+    names.push_back(network.name());
+  }
+  return Fail(Code::kNotFound, "there is no network '{}'{}", Excerpt(text),
+              DidYouMean(text, names));
 }
 
 Result<std::string> JobNamed(Connection& connection, const std::string& text) {

@@ -34,12 +34,19 @@ Result<std::vector<std::string>> KnownKinds(Connection& connection);
 // otherwise the only known kind that it matches, or that has this number.
 // kInvalidArgument: none or several.
 Result<std::string> KindNamed(Connection& connection, const std::string& text);
+// The kinds that each text, or each of its parts between commas, names.
+Result<std::vector<std::string>> KindsNamed(
+    Connection& connection, const std::vector<std::string>& texts);
 
 // The only one of `ids` that `text` is or begins. kNotFound; kInvalidArgument:
 // several.
 Result<std::string> UniquePrefix(std::string_view what, const std::string& text,
                                  const std::vector<std::string>& ids);
 
+// The text, if the coordinator knows a network of this name, or cannot tell.
+// kNotFound, with the name most like it.
+Result<std::string> NetworkNamed(Connection& connection,
+                                 const std::string& text);
 // The job, node or device with the id that `text` is or begins.
 Result<std::string> JobNamed(Connection& connection, const std::string& text);
 Result<std::string> NodeNamed(Connection& connection, const std::string& text);

@@ -9,6 +9,7 @@
 #include "base/onnx/onnx.h"
 #include "client/cli/network_options.h"
 #include "client/cli/server/list.h"
+#include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
 #include "client/cli/server/remove.h"
 #include "client/cli/server/server.h"
@@ -63,7 +64,10 @@ Status Put(const Server& server, const PutOptions& options) {
   request.set_content(std::move(content));
   const Result<v1::Network> network =
       connection->Call(&Stub::PutNetwork, request);
-  if (!network) return Within(path, network.error());
+  if (!network) {
+    return Within(fmt::format("{} from {}", options.name, path),
+                  network.error());
+  }
   return Print(options.format, ToJson(*network), [&] {
     return fmt::format("network {}: {} convolutions, revision {}\n",
                        network->name(), network->layers_size(),
@@ -95,16 +99,16 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
             {.what = "network",
              .id = "NETWORK",
              .remove = &Stub::DeleteNetwork,
-             .named = {}},
+             .named = NetworkNamed},
             chosen);
   const auto options = std::make_shared<PutOptions>();
   CLI::App* put = networks->add_subcommand(
       "put",
       "Register a network: an ONNX model, or its convolutions as CSV\n"
       "(name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups)");
-  put->add_option("name", options->name, "The name to register it under")
+  put->add_option("NAME", options->name, "The name to register it under")
       ->required();
-  put->add_option("file", options->path, "The ONNX or CSV file")->required();
+  put->add_option("FILE", options->path, "The ONNX or CSV file")->required();
   AddInputShapeOption(put, &options->shapes);
   AddOutputOption(put, &options->format);
   put->callback([&server, options, chosen] {
@@ -115,9 +119,9 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "convert",
       "Write the convolutions of a network as CSV, which UCUDNN_NETWORK_FILE\n"
       "names; calls no coordinator");
-  convert->add_option("file", conversion->from, "The ONNX or CSV file")
+  convert->add_option("FILE", conversion->from, "The ONNX or CSV file")
       ->required();
-  convert->add_option("csv", conversion->to,
+  convert->add_option("CSV", conversion->to,
                       "Output file; default: standard output");
   AddInputShapeOption(convert, &conversion->shapes);
   convert->callback([conversion, chosen] {

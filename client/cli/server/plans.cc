@@ -103,15 +103,15 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
       ->option_text("N");
   command
       ->add_option("--device-kind", options->kinds,
-                   "The device kind of all ranks or, given once for each, of "
-                   "that rank, as `ucudnn kinds` lists them; needed where "
-                   "there are several")
-      ->option_text("KIND");
-  command
-      ->add_option("--precision", options->precision,
-                   "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16")
+                   "The device kind of all ranks, or one for each rank, as "
+                   "`ucudnn kinds` lists them; needed where there are several")
+      ->option_text("KIND[,...]");
+  AcceptNames(command->add_option("--precision", options->precision,
+                                  "FP32, TF32, TRUE_HALF, PSEUDO_HALF or BF16"),
+              NamesOf(kPrecisions))
       ->option_text("P");
-  command->add_option("--layout", options->layout, "NCHW or NHWC")
+  AcceptNames(command->add_option("--layout", options->layout, "NCHW or NHWC"),
+              NamesOf(kLayouts))
       ->option_text("L");
   command->add_flag("--retry-failed", options->retry_failed,
                     "Retry measurements that failed before");
@@ -142,7 +142,8 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
 Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
-  request.set_network(options.network);
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_network(),
+                          NetworkNamed(connection, options.network));
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());
@@ -156,11 +157,12 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   request.set_batch_policy(std::string(Name(options.policy)));
   request.set_precision(options.precision);
   request.set_layout(options.layout);
-  std::vector<std::string> kinds = options.kinds;
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
+                          KindsNamed(connection, options.kinds));
   const auto ranks = static_cast<std::size_t>(options.ranks);
   if (kinds.size() > 1 && ranks != 1 && kinds.size() != ranks) {
     return Fail(Code::kInvalidArgument,
-                "--device-kind is given {} times, --ranks is {}; one kind, or "
+                "--device-kind names {} kinds, --ranks is {}; one kind, or "
                 "one for each rank, is accepted",
                 kinds.size(), ranks);
   }
@@ -169,9 +171,6 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
     UCUDNN_ASSIGN_OR_RETURN(std::string kind,
                             OnlyKind(connection, "--device-kind"));
     kinds.push_back(std::move(kind));
-  }
-  for (std::string& kind : kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(kind, KindNamed(connection, kind));
   }
   if (kinds.size() == 1) kinds.resize(ranks, kinds[0]);
   for (const std::string& kind : kinds) request.add_device_kinds(kind);

@@ -293,7 +293,7 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   out->add_flag("--device-model", to->device_model,
                 "Instead of the measurements the kind's device model, as JSON "
                 "that solve memory --device-model reads");
-  out->add_option("file", to->path, "The file; standard output unless given");
+  out->add_option("FILE", to->path, "The file; standard output unless given");
   out->callback([&server, to, chosen] {
     *chosen = [&server, to] {
       return to->device_model ? ExportModel(server, *to) : Export(server, *to);
@@ -302,7 +302,7 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto from = std::make_shared<ImportOptions>();
   CLI::App* in = profiles->add_subcommand(
       "import", "Add what another coordinator exported, or any profile");
-  in->add_option("file", from->path,
+  in->add_option("FILE", from->path,
                  "The file, plain or gzip: measurements as CSV, or a device "
                  "model as JSON")
       ->required();

@@ -29,7 +29,8 @@ Status Remove(const Server& server, const Removable& removable,
     }
     request.set_who(WhoAmI());
     request.set_reason(options.reason);
-    UCUDNN_RETURN_IF_ERROR(connection->Call(removable.remove, request));
+    UCUDNN_RETURN_IF_ERROR(
+        OfNoPlan(connection->Call(removable.remove, request)));
     UCUDNN_RETURN_IF_ERROR(WriteText(
         "", fmt::format("{} {} removed\n", removable.what, request.id())));
   }
@@ -44,9 +45,10 @@ void AddRemove(CLI::App* list, const Server& server, Removable removable,
   CLI::App* remove = list->add_subcommand(
       "rm", fmt::format("Remove {0}s; `ucudnn history` tells who did and why",
                         removable.what));
-  remove->add_option("id", options->ids, fmt::format("The {}s", removable.what))
-      ->required()
-      ->option_text(removable.id + "...");
+  remove
+      ->add_option(removable.id, options->ids,
+                   fmt::format("The {}s", removable.what))
+      ->required();
   AddReasonOption(remove, &options->reason);
   remove->callback(
       [&server, removable = std::move(removable), options, chosen] {

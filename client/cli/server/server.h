@@ -77,7 +77,7 @@ Result<DeviceModel> MeasuredModel(const Server& server,
 std::string PlanText(const v1::Plan& plan);
 // A job as `show job` prints it.
 std::string JobText(const v1::Job& job);
-// The age of a Unix time in milliseconds, such as "3 s ago".
+// A Unix time in milliseconds as "3 s ago" or "in 4 h"; "-" for 0.
 std::string Ago(std::int64_t then_ms);
 
 }  // namespace ucudnn::ctl

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,13 @@ std::string FieldText(const std::string& key,
   if (value.is_null()) return "-";
   if (value == "") return "-";
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string list;
+    for (const auto& element : value) {
+      list += (list.empty() ? "" : ", ") + FieldText(key, element);
+    }
+    return list.empty() ? "-" : list;
+  }
   if (value.is_number() && key.ends_with("_ms")) {
     return Ago(value.get<std::int64_t>());
   }
@@ -29,18 +37,27 @@ std::string FieldText(const std::string& key,
   return value.dump();
 }
 
+// "registered_ms", whose value is an age, as "registered".
+std::string Label(std::string key) {
+  for (const std::string_view unit : {"_ms", "_bytes"}) {
+    if (key.ends_with(unit)) key.resize(key.size() - unit.size());
+  }
+  std::ranges::replace(key, '_', ' ');
+  return key;
+}
+
 // A message's fields, one per line.
 std::string FieldsText(const google::protobuf::Message& message) {
   const nlohmann::ordered_json json = ToJson(message);
   Table table({"FIELD", "VALUE"});
   for (const auto& [key, value] : json.items()) {
     if (!value.is_object()) {
-      table.AddRow({key, FieldText(key, value)});
+      table.AddRow({Label(key), FieldText(key, value)});
       continue;
     }
     for (const auto& [inner, member] : value.items()) {
-      table.AddRow(
-          {fmt::format("{}.{}", key, inner), FieldText(inner, member)});
+      table.AddRow({fmt::format("{} {}", Label(key), Label(inner)),
+                    FieldText(inner, member)});
     }
   }
   return table.Text();
@@ -116,6 +133,7 @@ Result<std::string> IdOf(Connection& connection, const std::string& what,
                          const std::string& text) {
   if (what == "node") return NodeNamed(connection, text);
   if (what == "device") return DeviceNamed(connection, text);
+  if (what == "network") return NetworkNamed(connection, text);
   if (what == "profile") return KindNamed(connection, text);
   if (what == "job") return JobNamed(connection, text);
   return text;
@@ -186,9 +204,7 @@ void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   for (const Thing& thing : kThings) {
     const auto id = std::make_shared<std::string>();
     CLI::App* command = show->add_subcommand(thing.what, thing.help);
-    command->add_option("id", *id, "Its id or name")
-        ->required()
-        ->option_text(thing.id);
+    command->add_option(thing.id, *id, "Its id or name")->required();
     AddOutputOption(command, format.get());
     command->callback([&server, what = thing.what, id, format, chosen] {
       *chosen = [&server, what, id, format] {

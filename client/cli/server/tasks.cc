@@ -82,11 +82,13 @@ List Campaigns() {
                       Age("BEGAN", "created_ms"),
                       Plain("WHY", "cancelled_why")},
           .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListCampaigns,
-                           &v1::ListCampaignsResponse::campaigns,
-                           std::move(page));
-          }};
+          .fetch =
+              [](Connection& connection, v1::ListRequest page) {
+                return Entries(connection, &Stub::ListCampaigns,
+                               &v1::ListCampaignsResponse::campaigns,
+                               std::move(page));
+              },
+          .states = {"running", "finished", "cancelled"}};
 }
 
 List History() {
@@ -119,9 +121,9 @@ Status Cancel(const Server& server, const CancelOptions& options) {
   }
   request.set_who(WhoAmI());
   request.set_reason(options.reason);
-  UCUDNN_ASSIGN_OR_RETURN(
-      const v1::CancelTasksResponse cancelled,
-      connection->Call(&Stub::CancelTasks, request, RetryPolicy::LongWork()));
+  UCUDNN_ASSIGN_OR_RETURN(const v1::CancelTasksResponse cancelled,
+                          OfNoPlan(connection->Call(&Stub::CancelTasks, request,
+                                                    RetryPolicy::LongWork())));
   return Print(options.output, ToJson(cancelled), [&] {
     std::string text =
         fmt::format("{} measurements cancelled", cancelled.cancelled());
@@ -146,10 +148,9 @@ void AddCancelCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       cancel->add_option_group("target", "One of CAMPAIGN, --task and --kind");
   target->require_option(1);
   target
-      ->add_option("campaign", options->campaign,
+      ->add_option("CAMPAIGN", options->campaign,
                    "A running campaign; see `ucudnn campaigns`")
       ->check(CLI::Range(std::int64_t{1}, kMaxCount))
-      ->option_text("CAMPAIGN")
       ->default_str("");
   target
       ->add_option("--task", options->tasks, "These tasks; see `ucudnn tasks`")

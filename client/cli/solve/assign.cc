@@ -1,11 +1,14 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/files/file.h"
 #include "base/files/times.h"
 #include "client/cli/profile_options.h"
+#include "client/cli/solve/general_solver.h"
 #include "client/cli/solve/solve.h"
 #include "client/solve/answers.h"
 
@@ -16,6 +19,7 @@ struct AssignOptions {
   std::string times;
   std::string model;
   BatchSize batch;
+  GeneralSolver solver;
   OutputFormat output = OutputFormat::kTable;
 };
 
@@ -48,10 +52,43 @@ std::string ToTable(const AssignAnswer& answer) {
   return text;
 }
 
+// The best assignment, asked of the general solver too.
+Result<Assignment> AssignAndConsult(const GeneralSolver& solver,
+                                    const std::vector<std::string>& names,
+                                    const AssignProblem& problem) {
+  UCUDNN_ASSIGN_OR_RETURN(Assignment assignment, SolveAssignment(problem));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto solution,
+      Consult(solver, AssignmentAsIlp(problem, names),
+              "Batches of unlike GPUs: mu-cuDNN, section III-E",
+              static_cast<double>(assignment.makespan.count())));
+  if (!solution) return assignment;
+  assignment.gpus_used = 0;
+  assignment.total_time = Nanoseconds(0);
+  assignment.ties_resolved = false;
+  auto value = solution->values.begin() + 1;  // the makespan's is the first
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    Share& share = assignment.shares[g] = {};
+    for (const BatchCost& cost : problem.tables[problem.gpus[g].table]) {
+      if (cost.batch > problem.batch) break;
+      if (*value++ == 0) continue;
+      share = {cost.batch, cost.time};
+      ++assignment.gpus_used;
+      assignment.total_time += cost.time;
+    }
+  }
+  return assignment;
+}
+
 Status RunAssign(const AssignOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(std::vector<GpuTimes> gpus,
                           OfInput(ReadTimesFile(options.times, options.model)));
-  const auto answer = SolveAssign(std::move(gpus), options.batch);
+  std::vector<std::string> names;
+  for (const GpuTimes& gpu : gpus) names.push_back(gpu.gpu);
+  const auto answer = SolveAssign(
+      std::move(gpus), options.batch, [&](const AssignProblem& problem) {
+        return AssignAndConsult(options.solver, names, problem);
+      });
   if (!answer) return Within(options.times, answer.error());
   return Print(options.output, ToJson(*answer),
                [&answer] { return ToTable(*answer); });
@@ -76,6 +113,7 @@ void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
       ->add_option("--model", options->model,
                    "The model to use, if the file has several")
       ->option_text("NAME");
+  AddGeneralSolverOptions(command, &options->solver);
   AddOutputOption(command, &options->output);
   command->callback([options, chosen] {
     *chosen = [options] { return RunAssign(*options); };

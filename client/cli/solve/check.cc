@@ -48,13 +48,12 @@ void AddCheckCommand(CLI::App& app, Chosen* chosen) {
       "Check memory plans against the rules that make them safe to run");
   auto options = std::make_shared<CheckOptions>();
   command
-      ->add_option("plan", options->plan,
+      ->add_option("FILE", options->plan,
                    "What `ucudnn solve memory|joint -o json` printed")
-      ->option_text("PLAN.json")
       ->required();
   command
       ->add_option("--graph", options->graph,
-                   "The training graph (--graph-out), unless PLAN.json has it")
+                   "The training graph (--graph-out), unless FILE has it")
       ->option_text("FILE");
   AddOutputOption(command, &options->output);
   command->callback([options, chosen] {

@@ -192,9 +192,10 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
       ->add_option("--device", problem.rows.device,
                    "Use only measurements on this device")
       ->option_text("NAME");
-  command
-      ->add_option("--layout", problem.rows.layout,
-                   "Use only measurements in this layout, NCHW or NHWC")
+  AcceptNames(
+      command->add_option("--layout", problem.rows.layout,
+                          "Use only measurements in this layout, NCHW or NHWC"),
+      NamesOf(kLayouts))
       ->option_text("LAYOUT");
   AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "

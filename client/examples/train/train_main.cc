@@ -103,8 +103,9 @@ void AddPlanOptions(CLI::App& app, TrainOptions* options, Arguments* args) {
                             [&session = options->session](BatchPolicy policy) {
                               session.policy = policy;
                             });
-  app.add_option("--precision", args->precision, "The precision to train in")
-      ->check(CLI::IsMember({"FP32", "TF32"}));
+  ctl::AcceptNames(app.add_option("--precision", args->precision,
+                                  "The precision to train in"),
+                   {"FP32", "TF32"});
   app.add_flag_callback(
       "--auto-replan", [options] { options->session.auto_replan = true; },
       "Adopt plans that the coordinator proposes by itself");

@@ -34,7 +34,8 @@
  *    5  an algorithm that was planned is gone
  *    8  out of memory, of the host or the device
  *    9  nothing fits into the workspace limit, and the text names the least
- *       that would do if it was measured; or no CUDA context is current
+ *       that would do, or for an undivided batch if less was not measured; or
+ *       no CUDA context is current
  *   12  the device has no algorithm for the problem, or does not fuse it
  *   13  a bug in ucudnn, cuDNN or oneDNN
  *   14  there is no such device: no driver, no cuDNN, or not in this build

@@ -25,6 +25,7 @@ from ucudnn.errors import (
     LibraryNotFound,
     NoPlan,
     NotAllowed,
+    NotFound,
     Unreachable,
 )
 from ucudnn.joint_memory import (
@@ -100,6 +101,7 @@ __all__ = [
     "MicroBatch",
     "NoPlan",
     "NotAllowed",
+    "NotFound",
     "PlanRequest",
     "Profile",
     "RecordedAction",

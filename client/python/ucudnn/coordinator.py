@@ -77,8 +77,7 @@ class Coordinator:
     lists are fetched whole, page by page. Any threads may call.
 
     Raises Unreachable if the coordinator cannot answer, NotAllowed if it does
-    not let this caller, and InvalidArgument, with code 5, for what it does not
-    know.
+    not let this caller, and NotFound for what it does not know.
     """
 
     def __init__(self, rest: Rest) -> None:
@@ -97,7 +96,7 @@ class Coordinator:
         return self._one(Agent, path_of("agents", id))
 
     def devices(self, *, kind: str = "", state: str = "") -> List[Device]:
-        return self._all(Device, "devices", kind=kind, state=state)
+        return _in_state(state, self._all(Device, "devices", kind=kind))
 
     def device(self, id: str) -> Device:
         return self._one(Device, path_of("devices", id))
@@ -226,8 +225,8 @@ class Coordinator:
         return self._measure({"plan": encode(request), "dry_run": True})
 
     def jobs(self, *, state: str = "") -> List[Job]:
-        """All jobs, without their ranks and revisions."""
-        return self._all(Job, "jobs", state=state)
+        """All jobs, or those in a state, without their ranks and revisions."""
+        return _in_state(state, self._all(Job, "jobs"))
 
     def job(self, id: str) -> Job:
         return self._one(Job, path_of("jobs", id))
@@ -279,6 +278,10 @@ class Coordinator:
             request = {"plan": plan, "dry_run": poll, "wait_for_device": True}
             if poll:
                 time.sleep(_POLL_S)
+
+
+def _in_state(state: str, entries: List[_Object]) -> List[_Object]:
+    return [e for e in entries if state in ("", getattr(e, "state", ""))]
 
 
 def _without_device(kinds: Sequence[str]) -> str:

@@ -21,6 +21,12 @@ class InvalidArgument(Error, ValueError):
     _code = 3
 
 
+class NotFound(InvalidArgument, LookupError):
+    """There is no network, plan, job or other thing of this name."""
+
+    _code = 5
+
+
 class NoPlan(Error):
     """No plan satisfies the constraints; the message names the nearest that
     do. `least` is the least that would do of what was limited (bytes of
@@ -56,6 +62,7 @@ def error_of(code: int, message: str, least: int = -1) -> Error:
     that they say would do."""
     if code == NoPlan._code:
         return NoPlan(message, None if least < 0 else least)
-    if code == InvalidArgument._code:
-        return InvalidArgument(message)
+    for cls in (InvalidArgument, NotFound):
+        if code == cls._code:
+            return cls(message)
     return Error(message, code)

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from ucudnn.errors import Error, InvalidArgument, NoPlan, NotAllowed, Unreachable
+from ucudnn.errors import (
+    Error,
+    InvalidArgument,
+    NoPlan,
+    NotAllowed,
+    NotFound,
+    Unreachable,
+)
 from ucudnn.files import PathLike
 
 DEFAULT_PORT = 7461
@@ -204,7 +211,7 @@ def _error(place: str, status: int, text: bytes) -> Error:
     if status in (401, 403):
         return NotAllowed(message, 16 if status == 401 else None)
     if status == 404:
-        return InvalidArgument(message, 5)
+        return NotFound(message)
     if status == 422:
         return NoPlan(message)
     if status == 409 and _code(text) == "ABORTED":  # measurements are missing

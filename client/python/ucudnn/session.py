@@ -152,7 +152,7 @@ class Session:
         """Collective over `comm`, an mpi4py communicator or a Fortran communicator
         handle. Raises InvalidArgument if an option is malformed or differs
         between ranks, if no network is named or the plan file cannot be read;
-        Error if the coordinator does not know the network, whose layers no option
+        NotFound if the coordinator does not know the network, whose layers no option
         gives; NoPlan if a kernel does not fit into the limit. If a coordinator is
         away, the job runs a cached plan or undivided, and rank 0 says so on
         stderr."""

@@ -13,21 +13,21 @@ Size = Union[SupportsIndex, str]
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
-    _UNITS[f"{_letter}iB"] = 1024**_power
+    _UNITS[f"{_letter}I"] = _UNITS[f"{_letter}IB"] = 1024**_power
     _UNITS[f"{_letter}B"] = 1000**_power
 
 
 def parse_size(size: Size) -> int:
-    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB", rounded down;
-    numpy's integers are accepted too. Raises InvalidArgument for anything else, also
-    a fraction of plain bytes."""
+    """The bytes of 67108864, "67108864", "64MiB", "1.5 GiB" or "8MB", in any
+    case and rounded down; numpy's integers are accepted too. Raises InvalidArgument
+    for anything else, also a fraction of plain bytes."""
     if hasattr(size, "__index__") and not isinstance(size, bool):
         count = operator.index(size)
         if count >= 0:
             return count
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(size))
-    if found and found[2] in _UNITS:
-        unit = _UNITS[found[2]]
+    if found and found[2].upper() in _UNITS:
+        unit = _UNITS[found[2].upper()]
         value = Fraction(found[1]) * unit
         if unit > 1 or value.denominator == 1:
             return int(value)

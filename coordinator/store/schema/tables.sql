@@ -1,7 +1,8 @@
 -- The tables, for both databases. Words between @ are what their dialects call it
 -- (CMakeLists.txt): @KEY@ is a text that compares bytewise, @ID@ an ascending primary
 -- key; @STRICT@ ends a table, @BY_KEY@ one that is kept in the order of its key. Times
--- are milliseconds since 1970. A change raises kSchemaVersion (schema.h).
+-- are milliseconds since 1970. Requests, progress, layers and device models are
+-- serialised messages of ucudnn.v1. A change raises kSchemaVersion (schema.h).
 
 -- `epoch` tells the database from every other; coordinators raise `writes` to see
 -- whether they can write.
@@ -64,7 +65,7 @@ CREATE TABLE network_revisions (
   revision @INT@ NOT NULL,
   format TEXT NOT NULL CHECK (format IN ('csv', 'onnx')),
   source @BYTES@ NOT NULL,
-  layers TEXT NOT NULL,
+  layers @BYTES@ NOT NULL,
   hash TEXT NOT NULL,
   created_ms @INT@ NOT NULL,
   PRIMARY KEY (name, revision)
@@ -126,7 +127,7 @@ CREATE TABLE device_models (
   device TEXT NOT NULL,
   measured_ms @INT@ NOT NULL,
   sequence @INT@ NOT NULL,
-  model TEXT NOT NULL,
+  model @BYTES@ NOT NULL,
   PRIMARY KEY (kind, driver)
 ) @BY_KEY@;
 
@@ -161,10 +162,10 @@ CREATE TABLE cross_check_measurements (
 CREATE TABLE campaigns (
   id @ID@,
   key @KEY@ NOT NULL,
-  request TEXT NOT NULL,
+  request @BYTES@ NOT NULL,
   network_revision @INT@ NOT NULL,
   ended_before @INT@ NOT NULL,
-  progress TEXT NOT NULL,
+  progress @BYTES@ NOT NULL,
   created_ms @INT@ NOT NULL,
   updated_ms @INT@ NOT NULL,
   finished_ms @INT@ NOT NULL
@@ -173,16 +174,18 @@ CREATE INDEX campaigns_by_key ON campaigns (key, id);
 CREATE INDEX running_campaigns ON campaigns (updated_ms)
   WHERE finished_ms = 0;
 
--- `used_ms`: when the plan was asked for last, to the day.
+-- `body` is a plan as a serialised ucudnn.v1.Plan without its id. What lists and
+-- jobs read is ahead of it, so that they need not read it: `outline` is the same
+-- without kernels and memory plans. `used_ms`: when it was asked for last, to the
+-- day.
 CREATE TABLE plans (
   id @ID@,
-  revision @INT@ NOT NULL,
   key @KEY@ NOT NULL UNIQUE,
-  request TEXT NOT NULL,
-  body TEXT NOT NULL,
+  predicted_ns @INT@ NOT NULL,
   created_ms @INT@ NOT NULL,
-  memory_plans TEXT NOT NULL DEFAULT '',
-  used_ms @INT@ NOT NULL DEFAULT 0
+  used_ms @INT@ NOT NULL,
+  outline @BYTES@ NOT NULL,
+  body @BYTES@ NOT NULL
 ) @STRICT@;
 
 -- `asked_by` registered the job; what one caller stores is bounded by `ranks`.
@@ -190,7 +193,7 @@ CREATE TABLE jobs (
   id @KEY@ PRIMARY KEY,
   name TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('running', 'finished', 'lost')),
-  request TEXT NOT NULL,
+  request @BYTES@ NOT NULL,
   source TEXT NOT NULL,
   reason TEXT NOT NULL,
   revision @INT@ NOT NULL,

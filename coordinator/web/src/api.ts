@@ -2,12 +2,14 @@
 
 import { Growing } from './growing.js';
 import type {
+  Action,
   Agent,
   Campaign,
   Device,
   Front,
   Job,
   JobRank,
+  Network,
   Plan,
   Status,
 } from './types.js';
@@ -116,6 +118,10 @@ export const api = {
       `v1/plans/${plan}/front?rank=${rank}&layer=${id(layer)}&op=${id(op)}`,
       signal,
     ),
+  networks: (signal: AbortSignal) =>
+    all<Network>('v1/networks', 'networks', (n) => n.name, signal),
+  history: async (signal: AbortSignal) =>
+    (await get<{ actions: Action[] }>('v1/actions?limit=500', signal)).actions,
   // The newest ones.
   jobs: async (limit: number, signal: AbortSignal) =>
     (await get<{ jobs: Job[] }>(`v1/jobs?limit=${limit}`, signal)).jobs,

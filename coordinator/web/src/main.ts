@@ -16,6 +16,7 @@ import { campaignsView } from './views/campaigns.js';
 import { devicesView } from './views/devices.js';
 import { jobView } from './views/job.js';
 import { jobsView } from './views/jobs.js';
+import { historyView, networksView, nodesView } from './views/lists.js';
 import { overviewView } from './views/overview.js';
 import { planView } from './views/plan.js';
 import { plansView } from './views/plans.js';
@@ -23,9 +24,12 @@ import { plansView } from './views/plans.js';
 const kSections: [string, string][] = [
   ['', 'Overview'],
   ['devices', 'Devices'],
+  ['nodes', 'Nodes'],
+  ['networks', 'Networks'],
   ['campaigns', 'Campaigns'],
   ['plans', 'Plans'],
   ['jobs', 'Jobs'],
+  ['history', 'History'],
 ];
 
 function viewOf({ path, params }: Route): View<unknown> | null {
@@ -41,6 +45,12 @@ function viewOf({ path, params }: Route): View<unknown> | null {
       return overviewView();
     case 'devices':
       return devicesView(params);
+    case 'nodes':
+      return nodesView(params);
+    case 'networks':
+      return networksView(params);
+    case 'history':
+      return historyView(params);
     case 'campaigns':
       return campaignsView();
     case 'plans':

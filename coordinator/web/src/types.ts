@@ -44,6 +44,26 @@ export interface Agent {
   state: string;
   last_seen_ms: number;
   device_ids: string[];
+  hold: { who: string; reason: string; since_ms: number } | null;
+}
+
+export interface Network {
+  name: string;
+  revision: number;
+  format: string;
+  layers: object[];
+  updated_ms: number;
+}
+
+// Who did what.
+export interface Action {
+  id: number;
+  made_ms: number;
+  who: string;
+  what: string;
+  object: string;
+  reason: string;
+  outcome: string;
 }
 
 export interface PlanRequest {

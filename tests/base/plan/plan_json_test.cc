@@ -1,4 +1,5 @@
 #include "base/plan/plan_json.h"
+#include "tests/support/trials.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,7 +117,7 @@ WorkspacePlan RandomPlan(std::mt19937_64* random) {
 
 TEST(PlanJsonTest, ReadsBackWhatItWritesToTheNanosecond) {
   std::mt19937_64 random(3);
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < Trials(2000); ++round) {
     const WorkspacePlan plan = RandomPlan(&random);
     const auto again = ParseWorkspacePlan(ToJson(plan).dump(), "plan");
     ASSERT_TRUE(again) << again.error().message;

@@ -125,10 +125,21 @@ std::vector<v1::Measurement> Points(const std::string& problem,
   return points;
 }
 
-void PutNetwork(Served& served, const std::string& name) {
+void PutDeviceModel(Served& served, int n, const DeviceModel& model) {
+  v1::Profile profile;
+  profile.set_id(KindName(n));
+  *profile.mutable_device_model()->mutable_model() = ucudnn::ToProto(model);
+  grpc::ClientContext context;
+  v1::ProfileSummary summary;
+  Check(served.coordinator().PutProfile(&context, profile, &summary));
+}
+
+void PutNetwork(Served& served, const std::string& name,
+                const std::string& file) {
   v1::PutNetworkRequest request;
   request.set_name(name);
-  request.set_content(FileText(DataPath("networks/" + name + ".csv")));
+  request.set_content(
+      FileText(DataPath(file.empty() ? "networks/" + name + ".csv" : file)));
   grpc::ClientContext context;
   v1::Network network;
   Check(served.coordinator().PutNetwork(&context, request, &network));
@@ -149,7 +160,7 @@ v1::Plan PlanWithMeasurements(Served& served, const v1::PlanRequest& request) {
     v1::Plan plan;
     const grpc::Status planned =
         served.coordinator().CreatePlan(&planning, request, &plan);
-    if (planned.error_code() != grpc::StatusCode::UNAVAILABLE) {
+    if (planned.error_code() != grpc::StatusCode::ABORTED) {
       Check(planned);
       return plan;
     }

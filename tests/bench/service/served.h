@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/training/device_model.h"
 #include "tests/support/postgres.h"
 #include "tests/support/process.h"
 #include "ucudnn/v1/agent.grpc.pb.h"
@@ -63,8 +64,13 @@ void Register(Served& served, const v1::RegisterRequest& request);
 std::vector<v1::Measurement> Points(const std::string& problem,
                                     std::int64_t batch, int count);
 
-// Puts the network of tests/data/networks/NAME.csv.
-void PutNetwork(Served& served, const std::string& name);
+// Puts the network of this file in tests/data; of networks/NAME.csv if none is
+// named.
+void PutNetwork(Served& served, const std::string& name,
+                const std::string& file = "");
+
+// Puts the device model of kind n.
+void PutDeviceModel(Served& served, int n, const DeviceModel& model);
 
 // Asks for the plan, whose kinds are registered first, and imports what it
 // needs until there is one.

@@ -18,6 +18,7 @@
 
 #include "base/conv_problem.h"
 #include "base/files/file.h"
+#include "base/training/device_model.h"
 #include "base/units.h"
 #include "client/dropin/ask/ask_coordinator.h"
 #include "coordinator/store/store.h"
@@ -159,6 +160,47 @@ void NewPlans(const Options& options) {
                              Seconds(options.seconds));
         });
   }
+}
+
+// Memory plans of several MB, and what they take of the coordinator's memory.
+void MemoryPlans(const Options& options) {
+  Served served(options.database);
+  served.Start();
+  PutNetwork(served, "resnet152", "onnx/resnet152.onnx");
+  PutDeviceModel(served, 0, DeviceModelPreset("K40").value());
+  v1::PlanRequest request = Request("resnet152", 1, 0);
+  request.set_batch_policy("undivided");
+  request.mutable_memory()->set_budget_bytes((1_GiB).count());
+  request.mutable_memory()->set_policy("vdnn-all");
+  const v1::Plan plan = PlanWithMeasurements(served, request);
+  fmt::print("memory plan of {} kB: {} MB of memory so far\n",
+             plan.ByteSizeLong() / 1000,
+             served.process().PeakMemoryKb() / 1000);
+  RpcLoad load(served.address(), 1);
+  const auto row = [&](const std::string& name, const char* method,
+                       const NextRequest& next) {
+    Row(served, name, [&] {
+      return load.Closed(std::string(kCoordinator) + method, next, 1,
+                         Seconds(options.seconds));
+    });
+    fmt::print("  {} MB at most so far\n",
+               served.process().PeakMemoryKb() / 1000);
+  };
+  v1::GetRequest get;
+  get.set_id(std::to_string(plan.id()));
+  row("the memory plan", "GetPlan", Always(get));
+  row("the same CreatePlan", "CreatePlan", Always(request));
+  row("new memory plans", "CreatePlan", [&] {
+    request.mutable_memory()->set_budget_bytes(request.memory().budget_bytes() +
+                                               1);
+    return request.SerializeAsString();
+  });
+  Row(served, "GET /v1/plans/{id}", [&] {
+    return HttpLoad(served.http_port(), "/v1/plans/" + get.id(), 1,
+                    Seconds(options.seconds));
+  });
+  fmt::print("  {} MB at most so far\n",
+             served.process().PeakMemoryKb() / 1000);
 }
 
 void Lists(const Options& options) {
@@ -448,9 +490,10 @@ void Agents(const Options& options) {
 
 int Main(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Options&)>> rows = {
-      {"again", SamePlan},  {"agents", Agents},       {"lists", Lists},
-      {"metrics", Scrapes}, {"new", NewPlans},        {"plans", StoredPlans},
-      {"polls", Polls},     {"questions", Questions}, {"reports", Reports}};
+      {"again", SamePlan},     {"agents", Agents},   {"lists", Lists},
+      {"memory", MemoryPlans}, {"metrics", Scrapes}, {"new", NewPlans},
+      {"plans", StoredPlans},  {"polls", Polls},     {"questions", Questions},
+      {"reports", Reports}};
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)

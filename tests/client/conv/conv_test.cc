@@ -97,6 +97,17 @@ double ErrorOf(ucudnn_conv* conv, const ConvProblem& problem, float beta) {
   return largest / reference.scale;
 }
 
+TEST_F(ConvTest, NamesALimitThatWouldDoWhereNothingFits) {
+  const std::string problem =
+      "backward_filter-c64-h32w32-k64-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW";
+  ucudnn_conv* conv = nullptr;
+  constexpr int kFailedPrecondition = 9;
+  ASSERT_EQ(ucudnn_conv_plan(device_.get(), problem.c_str(), kImages, 1, &conv),
+            kFailedPrecondition);
+  EXPECT_THAT(ucudnn_conv_last_error(), HasSubstr("fits into 1; the smallest "
+                                                  "needs "));
+}
+
 TEST_F(ConvTest, ComputesEachOperationWithAlphaAndBeta) {
   for (const char* op : {"forward", "backward_data", "backward_filter"}) {
     for (const std::string& text :

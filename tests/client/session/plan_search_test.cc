@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "base/plan/plan_file.h"
+#include "base/files/file.h"
+#include "proto/convert_plan.h"
 #include "solver/version.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/process.h"
@@ -32,7 +33,7 @@ class PlanSearchTest : public ::testing::Test {
 TEST_F(PlanSearchTest, LeavesPlansOfOtherSolversInTheCacheAlone) {
   PlanSearch search(config_);
   const std::string path = search.cache_path();
-  ASSERT_TRUE(WritePlanFile(path, TinyPlan(config_.request, {5, 3})));
+  ASSERT_TRUE(ReplaceFile(path, ToJsonText(TinyPlan(config_.request, {5, 3}))));
   const auto found = search.Next();
   ASSERT_TRUE(found && *found) << search.reason();
   EXPECT_EQ((*found)->source, PlanSource::kCache);

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/plan/plan_file.h"
 #include "client/session/session.h"
+#include "proto/convert_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/fake_device.h"
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan/plan_file.h"
+#include "base/files/file.h"
 #include "proto/convert_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
@@ -319,7 +319,7 @@ TEST_F(SessionTest, PrefersThePlanFile) {
   const std::string path = folder_ / "plan.json";
   JobPlan plan = TinyPlan(TinyRequest(BatchSize(8), {kKind, kKind}), {7, 1});
   plan.id = 99;
-  ASSERT_TRUE(WritePlanFile(path, plan));
+  ASSERT_TRUE(ReplaceFile(path, ToJsonText(plan)));
   const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + path});
   EXPECT_EQ(ranks[0]["source"], "plan file") << ranks[0].dump(2);
   EXPECT_EQ(ranks[0]["plan"]["id"], 99);
@@ -331,8 +331,9 @@ TEST_F(SessionTest, PrefersThePlanFile) {
 TEST_F(SessionTest, SkipsAPlanFileThatIsNotForThisJob) {
   AnswerWith({4, 4});
   const std::string path = folder_ / "plan.json";
-  ASSERT_TRUE(WritePlanFile(
-      path, TinyPlan(TinyRequest(BatchSize(9), {kKind, kKind}), {8, 1})));
+  ASSERT_TRUE(ReplaceFile(
+      path,
+      ToJsonText(TinyPlan(TinyRequest(BatchSize(9), {kKind, kKind}), {8, 1}))));
   const auto ranks = Job(2, {}, {Coordinator(), "UCUDNN_PLAN_FILE=" + path});
   for (const Json& rank : ranks) {
     EXPECT_EQ(rank["source"], "coordinator") << rank.dump(2);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/plan/prediction.h"
+#include "proto/convert_plan.h"
 #include "ucudnn/v1/types.pb.h"
 
 namespace ucudnn {
@@ -61,26 +62,30 @@ KindProfiles Measured(const Network& network, const JobRequest& request,
   return profiles;
 }
 
+Result<JobRequest> Parse(const v1::PlanRequest& request) {
+  return FromProto(request).and_then(Canonical);
+}
+
 TEST(PlannerTest, FillsInDefaultsAndRefusesInvalidRequests) {
   v1::PlanRequest message;
   message.set_network("one");
   message.set_batch(8);
   message.set_workspace_limit_bytes(5);
-  const JobRequest request = ParsePlanRequest(message).value();
+  const JobRequest request = Parse(message).value();
   EXPECT_EQ(request.policy, BatchPolicy::kPowerOfTwo);
   EXPECT_EQ(request.precision, Precision::kFp32);
   EXPECT_EQ(request.layout, Layout::kNchw);
   EXPECT_EQ(request.KernelLimit(), 5_B);
   // A total limit replaces the limit of each kernel.
   message.set_total_workspace_bytes(7);
-  const JobRequest total = ParsePlanRequest(message).value();
+  const JobRequest total = Parse(message).value();
   EXPECT_EQ(total.KernelLimit(), 7_B);
   message.set_workspace_limit_bytes(6);
-  EXPECT_EQ(ParsePlanRequest(message).value(), total);
+  EXPECT_EQ(Parse(message).value(), total);
   const auto refuse = [&](const std::string& why, auto change) {
     v1::PlanRequest bad = message;
     change(bad);
-    const auto parsed = ParsePlanRequest(bad);
+    const auto parsed = Parse(bad);
     ASSERT_FALSE(parsed);
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
     EXPECT_THAT(parsed.error().message, HasSubstr(why));
@@ -225,7 +230,7 @@ TEST(PlannerTest, RefusesToExcludeWhatIsNotThere) {
     message.add_device_kinds(kFast);
     message.add_device_kinds(kSlow);
     for (const std::int32_t rank : excluded) message.add_exclude_ranks(rank);
-    const auto request = ParsePlanRequest(message);
+    const auto request = Parse(message);
     return request ? "" : request.error().message;
   };
   EXPECT_EQ(refused({1}), "");

@@ -5,14 +5,13 @@
 
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "coordinator/coordinator.h"
 #include "coordinator/measuring/plan_inputs.h"
 #include "coordinator/networks/stored_network.h"
-#include "coordinator/plans/stored_plan.h"
 #include "proto/convert.h"
+#include "proto/convert_plan.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "tests/support/fake_clock.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -144,13 +143,14 @@ TEST_F(PlansTest, AsksTheDatabaseIfItHasNotLookedForDeletionsLately) {
 
 // Of two solvers' plans for the same inputs, only this one's is served.
 TEST_F(PlansTest, LeavesPlansOfOtherSolversAlone) {
-  PlanInputs inputs = LookUp(store_->agents, store_->plans, request_).value();
+  PlanInputs inputs =
+      LookUp(store_->agents, store_->plans, FromProto(request_).value())
+          .value();
   ASSERT_TRUE(LoadProfiles(store_->measurements, &inputs));
   for (const int version : {kSolverVersion - 1, kSolverVersion}) {
     PlanRecord record;
     record.key = Sha256(
         InputsText(inputs.network, inputs.request, inputs.profiles, version));
-    record.request = record.body = "{}";
     const std::int64_t stored =
         store_->plans.CreatePlan(record).value().plan.id;
     const bool served = two_.plans.CreatePlan(request_).value().id() == stored;
@@ -220,19 +220,15 @@ TEST_F(CutOffPlansTest, AnswerNoLaterRequest) {
 
 TEST_F(CutOffPlansTest, GiveWayToFasterOnes) {
   const v1::Plan made = coordinator_.plans.CreatePlan(request_).value();
-  // The plan of a search that was cut off before, and found less.
-  const PlanRecord record = store_->plans.GetPlan(made.id()).value();
-  v1::DeleteRequest deletion;
-  deletion.set_id(std::to_string(made.id()));
-  ASSERT_TRUE(coordinator_.plans.DeletePlan(deletion));
-  PlanRecord slower = record;
-  auto body = nlohmann::ordered_json::parse(record.body);
-  body["predicted_us"] = body["predicted_us"].get<double>() * 2;
-  slower.body = body.dump();
-  const std::int64_t before = store_->plans.CreatePlan(slower).value().plan.id;
+  // As if its search had found less.
+  ASSERT_TRUE(store_->database->Write([&](SqlTransaction& sql) {
+    return sql.Execute(
+        "UPDATE plans SET predicted_ns = 2 * predicted_ns WHERE id = $1",
+        {made.id()});
+  }));
 
   const v1::Plan faster = coordinator_.plans.CreatePlan(request_).value();
-  EXPECT_NE(faster.id(), before);
+  EXPECT_NE(faster.id(), made.id());
   EXPECT_TRUE(faster.cut_off());
   EXPECT_EQ(faster.predicted_ns(), made.predicted_ns());
   EXPECT_EQ(coordinator_.plans.CreatePlan(request_)->id(), faster.id());

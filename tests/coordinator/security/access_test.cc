@@ -163,7 +163,7 @@ TEST_F(AccessTest, EveryRoleMayMakeItsCallsAndNoOthers) {
   for (const std::string& method : MethodsOfServices()) {
     const std::string name = method.substr(method.rfind('/') + 1);
     ASSERT_TRUE(Expected().contains(name))
-        << "say here and in access.cc who may call " << name;
+        << "say here and in calls.cc who may call " << name;
     // The field that names the agent or the job is the first.
     v1::GetRequest request;
     if (Expected().at(name).contains("agent")) request.set_id("me");

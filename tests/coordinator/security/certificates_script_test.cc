@@ -87,6 +87,31 @@ TEST_F(CertificatesScriptTest, RevokesWhatItIssued) {
               UnorderedElementsAre(FactsIn(one).serial, FactsIn(old).serial));
 }
 
+TEST_F(CertificatesScriptTest, ReplacesOneThatIsGoodOnlyToRenewIt) {
+  Init();
+  const std::string path = Made({"issue", "agent", "n"});
+  const std::string first = FactsIn(path).serial;
+  const test::Finished again = Script({"issue", "agent", "n"});
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr("--renew replaces it"));
+  EXPECT_EQ(FactsIn(path).serial, first);
+  Made({"issue", "agent", "n", "--renew"});
+  const std::string second = FactsIn(path).serial;
+  EXPECT_NE(second, first);
+  // The first one is listed still, and can be revoked.
+  const std::string listed = Script({"list"}).out;
+  EXPECT_THAT(listed, HasSubstr("the authority"));
+  const std::size_t line = listed.find(" agent/n");
+  const std::size_t file = listed.find(In("issued/"), line);
+  ASSERT_NE(file, std::string::npos) << listed;
+  const std::string old = listed.substr(file, listed.find('\n', file) - file);
+  Made({"revoke", old});
+  EXPECT_THAT(Revoked(), UnorderedElementsAre(first));
+  EXPECT_THAT(Script({"list"}).out, HasSubstr("revoked"));
+  Made({"revoke", path});
+  Made({"issue", "agent", "n"});
+}
+
 TEST_F(CertificatesScriptTest, RevokesNothingOfOthers) {
   Init();
   const test::TemporaryFolder other;

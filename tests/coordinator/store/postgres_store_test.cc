@@ -96,7 +96,7 @@ TEST_F(PostgresStoreTest, ContinuesWhenItsConnectionsAreClosed) {
   const auto plan = store->plans.CreatePlan(TestPlan("b"));
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(server_->EndConnections());
-  EXPECT_EQ(store->plans.ListPlans(9)->size(), 2U);
+  EXPECT_EQ(store->plans.ListPlanIds(9)->size(), 2U);
 }
 
 TEST_F(PostgresStoreTest, RetriesATransactionWhoseConnectionBroke) {
@@ -190,7 +190,7 @@ TEST_F(PostgresStoreTest, MovesToTheServerThatIsNotReadOnly) {
   ASSERT_TRUE((*other)->Execute("SELECT pg_reload_conf()"));
   EXPECT_TRUE(test::WaitUntil([&] {
     const auto plan = store->plans.CreatePlan(TestPlan("a"));
-    return plan && moved->plans.ListPlans(9)->size() == 1;
+    return plan && moved->plans.ListPlanIds(9)->size() == 1;
   }));
   EXPECT_TRUE(store->CheckWritable());
 }

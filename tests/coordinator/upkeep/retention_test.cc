@@ -113,9 +113,9 @@ TEST_F(RetentionTest, KeepsPlansThatAreAskedForLessThan90DaysAgo) {
   Pass(60 * kDay);
   EXPECT_TRUE(ask());
   Pass(60 * kDay);
-  EXPECT_EQ(store_->plans.ListPlans(9)->size(), 1U);
+  EXPECT_EQ(store_->plans.ListPlanIds(9)->size(), 1U);
   Pass(31 * kDay);
-  EXPECT_EQ(store_->plans.ListPlans(9)->size(), 0U);
+  EXPECT_EQ(store_->plans.ListPlanIds(9)->size(), 0U);
   EXPECT_FALSE(ask());
 }
 
@@ -126,7 +126,7 @@ TEST_F(RetentionTest, FindsNoPlanThatMaintenanceDeleted) {
   ASSERT_TRUE(coordinator_.plans.GetPlanBytes(get));  // keeps it in memory
   ASSERT_TRUE(coordinator_.upkeep.Maintain());
   Pass(29 * kDay);
-  EXPECT_EQ(store_->plans.ListPlans(9)->size(), 1U);
+  EXPECT_EQ(store_->plans.ListPlanIds(9)->size(), 1U);
   Pass(2 * kDay);
   EXPECT_EQ(coordinator_.plans.GetPlanBytes(get).error().code, Code::kNotFound);
 }

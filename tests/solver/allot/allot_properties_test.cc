@@ -9,6 +9,7 @@
 #include "solver/allot/allot.h"
 #include "solver/check/validate_allotment.h"
 #include "tests/solver/allot/allot_instances.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -21,7 +22,7 @@ using test::RandomAllotment;
 TEST(AllotPropertiesTest, EqualsBruteForceOnSmallInstances) {
   Random random(1);
   int solved = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < Trials(3000); ++i) {
     SCOPED_TRACE(i);
     const AllotProblem problem = RandomAllotment(random);
     const auto best = AllotByEnumeration(problem);
@@ -38,7 +39,7 @@ TEST(AllotPropertiesTest, EqualsBruteForceOnSmallInstances) {
     const Status valid = ValidateAllotment(*allotment, problem);
     ASSERT_TRUE(valid) << valid.error().message;
   }
-  EXPECT_GT(solved, 1000);
+  EXPECT_GT(solved, Trials(1000));
 }
 
 // Larger than can be enumerated.
@@ -62,7 +63,7 @@ AllotProblem LargeProblem(Random& random) {
 TEST(AllotPropertiesTest, AnotherDeviceLowersNoAbsoluteStep) {
   // Shares are relative to all free devices; so compare one job's step.
   Random random(2);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < Trials(50); ++i) {
     AllotProblem problem = LargeProblem(random);
     problem.jobs.resize(1);
     const auto before = SolveAllotment(problem);
@@ -76,7 +77,7 @@ TEST(AllotPropertiesTest, AnotherDeviceLowersNoAbsoluteStep) {
 
 TEST(AllotPropertiesTest, FewerJobsHaveNoLessOfALeastShare) {
   Random random(3);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < Trials(50); ++i) {
     AllotProblem problem = LargeProblem(random);
     const auto all = SolveAllotment(problem);
     if (!all) continue;
@@ -93,7 +94,7 @@ TEST(AllotPropertiesTest, FewerJobsHaveNoLessOfALeastShare) {
 
 TEST(AllotPropertiesTest, TheOrderOfJobsAndKindsChangesNoObjective) {
   Random random(4);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < Trials(50); ++i) {
     AllotProblem problem = LargeProblem(random);
     problem.goal =
         i % 2 == 0 ? AllotGoal::kMaxMinShare : AllotGoal::kThroughput;
@@ -113,7 +114,7 @@ TEST(AllotPropertiesTest, TheOrderOfJobsAndKindsChangesNoObjective) {
 
 TEST(AllotPropertiesTest, EachGoalIsBestAtItsOwn) {
   Random random(5);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < Trials(50); ++i) {
     AllotProblem problem = LargeProblem(random);
     const auto fair = SolveAllotment(problem);
     if (!fair) continue;

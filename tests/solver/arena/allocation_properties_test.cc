@@ -12,6 +12,7 @@
 #include "solver/arena/placement_search.h"
 #include "solver/check/validate_allocation.h"
 #include "tests/solver/instances.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -83,9 +84,11 @@ TEST(AllocationPropertiesTest, IsOptimalOnAllInstancesOfThreeBuffers) {
       }
     }
   }
+  int instance = 0;
   for (const Buffer& a : shapes) {
     for (const Buffer& b : shapes) {
       for (const Buffer& c : shapes) {
+        if (++instance % (kSlowed ? 10 : 1) != 0) continue;
         const std::vector<Buffer> buffers = {a, b, c};
         ExpectOptimal(buffers, AllPlacements(buffers).smallest());
       }
@@ -120,7 +123,7 @@ std::vector<Buffer> Scattered(Random& random) {
 TEST(AllocationPropertiesTest, IsOptimalOnSmallRandomInstances) {
   Random random(12);
   int above_load = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < Trials(100); ++i) {
     const std::vector<Buffer> buffers =
         i % 10 == 0 ? Nested(random) : Scattered(random);
     const std::int64_t smallest = AllPlacements(buffers).smallest();
@@ -128,13 +131,13 @@ TEST(AllocationPropertiesTest, IsOptimalOnSmallRandomInstances) {
     if (HasFatalFailure()) return;
     above_load += smallest > Load(buffers).count() ? 1 : 0;
   }
-  EXPECT_GE(above_load, 2);
+  EXPECT_GE(above_load, kSlowed ? 0 : 2);
 }
 
 // Each rule of the search alone, without the greedy placement.
 TEST(AllocationPropertiesTest, EveryRuleOfTheSearchDecidesCorrectly) {
   Random random(5);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < Trials(100); ++i) {
     const std::vector<Buffer> buffers =
         i % 10 == 0 ? Nested(random) : Scattered(random);
     std::vector<Block> blocks;

@@ -9,6 +9,7 @@
 #include "solver/check/validate.h"
 #include "solver/micro_batch/pareto.h"
 #include "tests/solver/instances.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -110,7 +111,7 @@ std::optional<std::int64_t> BestByEnumeration(const Profile& profile,
 TEST(WsTest, EqualsExhaustiveEnumeration) {
   Random random(31);
   int solved = 0;
-  for (int i = 0; i < 2500; ++i) {
+  for (int i = 0; i < Trials(2500); ++i) {
     const BatchSize batch(Draw(random, 1, 6));
     const BatchPolicy policy = kPolicies[static_cast<std::size_t>(i) % 3];
     const auto kernels = static_cast<std::size_t>(Draw(random, 1, 6));
@@ -140,12 +141,12 @@ TEST(WsTest, EqualsExhaustiveEnumeration) {
     EXPECT_TRUE(!plan->undivided_time.has_value() ||
                 plan->undivided_time->count() == plain);
   }
-  EXPECT_GT(solved, 1000);
+  EXPECT_GT(solved, Trials(1000));
 }
 
 TEST(WsTest, IsWorkspaceReuseOnAChain) {
   Random random(32);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < Trials(2000); ++i) {
     const BatchSize batch(Draw(random, 1, 12));
     const BatchPolicy policy = kPolicies[static_cast<std::size_t>(i) % 3];
     const Profile profile = RandomProfile(
@@ -171,7 +172,7 @@ TEST(WsTest, IsWorkspaceReuseOnAChain) {
 
 TEST(WsTest, IsNeverSlowerWithMoreWorkspaceOrLessConcurrency) {
   Random random(33);
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < Trials(1500); ++i) {
     const BatchSize batch(Draw(random, 1, 8));
     const Profile profile =
         RandomProfile(random, 5, {.max_batch = 8}, batch, BatchPolicy::kAll);
@@ -196,7 +197,7 @@ TEST(WsTest, IsNeverSlowerWithMoreWorkspaceOrLessConcurrency) {
 TEST(WsTest, NamesTheSmallestSufficientArena) {
   Random random(34);
   int refused = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < Trials(1000); ++i) {
     const Profile profile =
         RandomProfile(random, 4, {}, BatchSize(6), BatchPolicy::kAll);
     Concurrency concurrency;
@@ -213,7 +214,7 @@ TEST(WsTest, NamesTheSmallestSufficientArena) {
     EXPECT_TRUE(SolveWs(profile, concurrency, {BatchSize(6), least}));
     EXPECT_FALSE(SolveWs(profile, concurrency, {BatchSize(6), least - 1_B}));
   }
-  EXPECT_GT(refused, 300);
+  EXPECT_GT(refused, Trials(300));
 }
 
 // Two branches, one of which gains most from the whole arena, then a single
@@ -251,7 +252,7 @@ TEST(WsTest, SharesBytesBetweenKernelsThatNeverRunAtOnce) {
 TEST(WsTest, IsNotOptimalIfAFrontWasThinnedOut) {
   Random random(35);
   int thinned = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < Trials(300); ++i) {
     const Profile profile =
         RandomProfile(random, 6, {.max_batch = 6, .max_workspace = 200},
                       BatchSize(6), BatchPolicy::kAll);
@@ -276,12 +277,12 @@ TEST(WsTest, IsNotOptimalIfAFrontWasThinnedOut) {
     EXPECT_TRUE(ValidatePlan(*rough, profile,
                              {WorkspaceMode::kShared, request.policy, pairs}));
   }
-  EXPECT_GT(thinned, 30);
+  EXPECT_GT(thinned, Trials(30));
 }
 
 TEST(WsTest, StaysValidUnderNoise) {
   Random random(36);
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < Trials(1500); ++i) {
     const Profile profile =
         RandomProfile(random, 4, {.max_batch = 6, .max_spread = 30},
                       BatchSize(6), BatchPolicy::kAll);

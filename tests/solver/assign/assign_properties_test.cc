@@ -14,6 +14,7 @@
 #include "tests/solver/assign/assign_instances.h"
 #include "tests/solver/instances.h"
 #include "tests/support/paths.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -85,7 +86,7 @@ AssignProblem RandomProblem(Random& random, bool communication) {
 TEST(AssignPropertiesTest, EqualsTheEnumerationOfAllAssignmentsTiesIncluded) {
   Random random(21);
   int solved = 0;
-  for (int trial = 0; trial < 30'000; ++trial) {
+  for (int trial = 0; trial < Trials(30'000); ++trial) {
     const AssignProblem problem = RandomProblem(random, trial % 3 == 0);
     const auto assignment = SolveAssignment(problem);
     const auto best = ByEnumeration(problem);
@@ -99,7 +100,7 @@ TEST(AssignPropertiesTest, EqualsTheEnumerationOfAllAssignmentsTiesIncluded) {
     ASSERT_EQ(MeritOf(*assignment), *best) << trial;
     ExpectValid(problem, *assignment);
   }
-  EXPECT_GT(solved, 10'000);
+  EXPECT_GT(solved, Trials(10'000));
 }
 
 // The closest mini-batch to the problem's, in steps of `step`, that has an
@@ -117,7 +118,7 @@ std::int64_t NearestFeasible(AssignProblem problem, std::int64_t step) {
 TEST(AssignPropertiesTest, NamesTheNearestFeasibleBatches) {
   Random random(22);
   int named = 0;
-  for (int trial = 0; trial < 5000; ++trial) {
+  for (int trial = 0; trial < Trials(5000); ++trial) {
     const AssignProblem problem = RandomProblem(random, trial % 3 == 0);
     const auto assignment = SolveAssignment(problem);
     if (assignment) continue;
@@ -136,7 +137,7 @@ TEST(AssignPropertiesTest, NamesTheNearestFeasibleBatches) {
                 ::testing::EndsWith("; " + nearest));
     named += below > 0 || above > 0 ? 1 : 0;
   }
-  EXPECT_GT(named, 250);
+  EXPECT_GT(named, Trials(250));
 }
 
 // The plain dynamic programme over batches: the least makespan of the first
@@ -163,7 +164,7 @@ std::int64_t ByPlainProgramme(const AssignProblem& problem) {
 
 TEST(AssignPropertiesTest, EqualsThePlainProgrammeOnMediumInstances) {
   Random random(23);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int trial = 0; trial < Trials(300); ++trial) {
     AssignProblem problem;
     problem.batch = BatchSize(Draw(random, 50, 300));
     const std::int64_t kinds = Draw(random, 1, 6);

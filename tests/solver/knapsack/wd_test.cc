@@ -9,6 +9,7 @@
 #include "solver/check/validate.h"
 #include "tests/solver/instances.h"
 #include "tests/support/paths.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -147,7 +148,7 @@ Profile RandomProfile(Random& random, std::int64_t kernels,
 TEST(WdTest, EqualsTheEnumerationOfAllConfigurations) {
   Random random(11);
   int solved = 0;
-  for (int trial = 0; trial < 4000; ++trial) {
+  for (int trial = 0; trial < Trials(4000); ++trial) {
     const Profile profile = RandomProfile(random, Draw(random, 1, 5), 0);
     const WrRequest request =
         Request(Draw(random, 1, 8), Draw(random, 0, 40),
@@ -163,13 +164,13 @@ TEST(WdTest, EqualsTheEnumerationOfAllConfigurations) {
         *plan, profile, {WorkspaceMode::kDivision, request.policy, {}});
     ASSERT_TRUE(valid) << valid.error().message;
   }
-  EXPECT_GT(solved, 1000);
+  EXPECT_GT(solved, Trials(1000));
 }
 
 TEST(WdTest, IsNeverSlowerThanWorkspaceReuseWithTheLimitSharedEvenly) {
   Random random(12);
   int compared = 0;
-  for (int trial = 0; trial < 2000; ++trial) {
+  for (int trial = 0; trial < Trials(2000); ++trial) {
     const std::int64_t kernels = Draw(random, 1, 8);
     const Profile profile =
         RandomProfile(random, kernels, trial % 2 == 0 ? 0 : 3);
@@ -182,12 +183,12 @@ TEST(WdTest, IsNeverSlowerThanWorkspaceReuseWithTheLimitSharedEvenly) {
     ASSERT_TRUE(wd) << wd.error().message;
     EXPECT_LE(wd->total_time, wr->total_time) << trial;
   }
-  EXPECT_GT(compared, 300);
+  EXPECT_GT(compared, Trials(300));
 }
 
 TEST(WdTest, IsNeverSlowerWithMoreWorkspace) {
   Random random(13);
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < Trials(200); ++trial) {
     const Profile profile = RandomProfile(random, 6, 0);
     Nanoseconds last = Nanoseconds::max();
     bool solved = false;

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/trials.h"
+
 namespace ucudnn {
 namespace {
 
@@ -433,7 +435,7 @@ TEST(RecordedStepTest, IsAsFastAsTheFastestOfAllWays) {
   std::mt19937 random(5);
   int planned = 0;
   int equal = 0;
-  for (int trial = 0; trial < 120; ++trial) {
+  for (int trial = 0; trial < Trials(120); ++trial) {
     const RecordedStep step = RandomStep(&random, 3);
     const std::int64_t plain =
         PlanRecordedStep(step, {.budget = Bytes(1 << 20)})
@@ -454,7 +456,7 @@ TEST(RecordedStepTest, IsAsFastAsTheFastestOfAllWays) {
     EXPECT_LE(plan->lower_bound, *least);
     EXPECT_LE(plan->time.count(), least->count() * 110 / 100);
   }
-  EXPECT_GT(planned, 60);
+  EXPECT_GT(planned, Trials(60));
   EXPECT_GE(equal * 100, planned * 90);
 }
 
@@ -463,7 +465,7 @@ TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
   std::mt19937 random(9);
   int recomputed = 0;
   int moved = 0;
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < Trials(40); ++trial) {
     const RecordedStep step = RandomStep(&random, 12);
     const std::int64_t plain =
         PlanRecordedStep(step, {.budget = Bytes(1 << 20)})
@@ -485,8 +487,8 @@ TEST(RecordedStepTest, DoesWhatItSaysWithinTheBudget) {
     recomputed += replay.recomputed;
     moved += replay.moved;
   }
-  EXPECT_GT(recomputed, 10);
-  EXPECT_GT(moved, 100);
+  EXPECT_GT(recomputed, Trials(10));
+  EXPECT_GT(moved, Trials(100));
 }
 
 TEST(RecordedStepTest, NamesALeastBudgetThatTimesDoNotChange) {
@@ -619,7 +621,7 @@ class LawsOf {
 
 TEST(RecordedStepTest, MoreWaysAndMoreMemoryNeverCost) {
   std::mt19937 random(3);
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < Trials(30); ++trial) {
     const RecordedStep step =
         RandomStep(&random, static_cast<std::size_t>(2 + trial % 7));
     SCOPED_TRACE(trial);

@@ -8,6 +8,7 @@
 
 #include "solver/check/validate.h"
 #include "tests/solver/instances.h"
+#include "tests/support/trials.h"
 
 namespace ucudnn {
 namespace {
@@ -288,7 +289,7 @@ TEST(WrTest, TriesTheMostReliableDivisionIfTheFastestFails) {
 // enumeration.
 TEST(WrTest, EqualsExhaustiveEnumeration) {
   Random random(1);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < Trials(3000); ++i) {
     const KernelProfile kernel =
         RandomKernel(random, {.max_batch = Draw(random, 1, 9),
                               .max_points_per_batch = Draw(random, 1, 3),
@@ -326,7 +327,7 @@ TEST(WrTest, EqualsExhaustiveEnumeration) {
 TEST(WrTest, GivesPlansThatAnIndependentCheckAccepts) {
   Random random(2);
   int plans = 0;
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < Trials(5000); ++i) {
     Profile profile;
     for (std::int64_t k = Draw(random, 1, 3); k > 0; --k) {
       profile.kernels.push_back(RandomKernel(
@@ -350,12 +351,12 @@ TEST(WrTest, GivesPlansThatAnIndependentCheckAccepts) {
       EXPECT_TRUE(plan->optimal);
     }
   }
-  EXPECT_GT(plans, 1000);
+  EXPECT_GT(plans, Trials(1000));
 }
 
 TEST(WrTest, IsNeverSlowerWithMoreWorkspaceOrMoreSizes) {
   Random random(3);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < Trials(3000); ++i) {
     const KernelProfile kernel =
         RandomKernel(random, {.max_batch = 12, .max_adding = i % 2 * 40});
     const BatchSize batch(Draw(random, 1, 16));
@@ -377,7 +378,7 @@ TEST(WrTest, IsNeverSlowerWithMoreWorkspaceOrMoreSizes) {
 
 TEST(WrTest, NamesTheSmallestLimitThatSuffices) {
   Random random(4);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < Trials(3000); ++i) {
     const KernelProfile kernel = RandomKernel(random, {});
     const BatchSize batch(Draw(random, 1, 12));
     const BatchPolicy policy = kPolicies[static_cast<std::size_t>(i) % 3];
@@ -398,7 +399,7 @@ TEST(WrTest, DividesIfAndOnlyIfADivisionPassesTheNoiseTest) {
   Random random(5);
   int divided = 0;
   int doubtful = 0;
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < Trials(5000); ++i) {
     const KernelProfile kernel = RandomKernel(
         random, {.max_batch = 6, .max_spread = 20, .max_adding = i % 2 * 40});
     const WrCurve curve =
@@ -432,8 +433,8 @@ TEST(WrTest, DividesIfAndOnlyIfADivisionPassesTheNoiseTest) {
       doubtful += *curve.LowerBoundAt(BatchSize(b)) < *undivided && !safe;
     }
   }
-  EXPECT_GT(divided, 500);
-  EXPECT_GT(doubtful, 500);
+  EXPECT_GT(divided, Trials(500));
+  EXPECT_GT(doubtful, Trials(500));
 }
 
 TEST(WrTest, AdmitsTheSizesOfAPolicy) {

@@ -1,5 +1,10 @@
-"""PyTorch: mini-batches shared unevenly among unlike GPUs, planned convolutions,
-and steps within a budget of memory.
+"""PyTorch: steps within a budget of memory, mini-batches shared unevenly among unlike
+GPUs, and planned convolutions.
+
+>>> model = ucudnn.torch.compile(model, budget="16GiB")
+
+Then train as with torch.compile: what the backward pass needs is kept, or computed
+again, as planned.
 
 >>> import ucudnn.torch
 >>> shares = ucudnn.torch.share(256, step=step)   # on all ranks
@@ -21,6 +26,8 @@ computed again, as planned.
 Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 
+from ucudnn.torch.compiled.backend import compile, plan_of
+from ucudnn.torch.compiled.plans import CompiledCheck, CompiledPlan, PlannedValue
 from ucudnn.torch.convolution.conversion import Conversion
 from ucudnn.torch.convolution.converting import convert
 from ucudnn.torch.convolution.networks import network
@@ -32,16 +39,21 @@ from ucudnn.torch.profiling import StepProfile, profile
 from ucudnn.torch.saved.planned_memory import MemoryCheck, MemoryPlan, memory
 
 __all__ = [
+    "CompiledCheck",
+    "CompiledPlan",
     "Conversion",
     "MemoryCheck",
     "MemoryPlan",
+    "PlannedValue",
     "ShareLoader",
     "ShareSampler",
     "Shares",
     "StepProfile",
+    "compile",
     "convert",
     "memory",
     "network",
+    "plan_of",
     "profile",
     "share",
 ]

@@ -43,7 +43,36 @@ TEST(HelpCliTest, GuessesWhatWasMeant) {
                     HasSubstr("See `ucudnn plan --help`.")));
   EXPECT_THAT(said({"show", "plan", "1", "-o", "jsonpath={.id}"}),
               HasSubstr("'jsonpath={.id}' is given; table, json or yaml"));
-  EXPECT_THAT(said({}), HasSubstr("Subcommands:"));
+  EXPECT_THAT(said({}), HasSubstr("Planning commands:"));
+}
+
+TEST(HelpCliTest, SaysWhatIsMissingOrAcceptedInPlainWords) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    return Ucudnn(arguments).err;
+  };
+  EXPECT_THAT(said({"show", "job"}), HasSubstr("ucudnn: JOB is required\n"));
+  EXPECT_THAT(said({"jobs", "rm"}), HasSubstr("ucudnn: JOB is required\n"));
+  EXPECT_THAT(said({"cancel"}),
+              HasSubstr("one of CAMPAIGN,--task,--kind is required\n"));
+  EXPECT_THAT(said({"cancel", "x"}),
+              HasSubstr("CAMPAIGN: 'x' is given; 1 to "));
+  EXPECT_THAT(said({"completion", "tcsh"}),
+              HasSubstr("'tcsh' is given; one of bash,zsh,fish is accepted"));
+  const std::vector<std::string> wr = {
+      "solve",          "wr",         "--profile",         "nofile",
+      "--batch",        "2",          "--workspace-limit", "1mib",
+      "--batch-policy", "poweroftwo", "--precision"};
+  const auto with = [&](const std::string& precision) {
+    std::vector<std::string> all = wr;
+    all.push_back(precision);
+    return all;
+  };
+  EXPECT_THAT(said(with("fp32")), HasSubstr("nofile"));
+  EXPECT_THAT(said(with("fp31")),
+              HasSubstr("'fp31' is given; one of FP32,TF32,"));
+  const test::Finished agent =
+      test::Run({test::ProgramPath("ucudnn-agent"), "--help"});
+  EXPECT_THAT(agent.out, HasSubstr("--no-branches "));
 }
 
 TEST(HelpCliTest, ShowsTheHelpOfEachCommand) {

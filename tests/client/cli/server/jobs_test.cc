@@ -26,6 +26,7 @@ class JobsCliTest : public ::testing::Test {
       if (!request.after().empty()) return page;
       v1::Job& job = *page.add_jobs();
       job.set_id("12345678-job");
+      job.set_state("running");
       job.set_revision(1);
       job.set_proposed_revision(2);
       return page;
@@ -47,6 +48,15 @@ TEST_F(JobsCliTest, ShowProposedRevisions) {
       Run({"jobs", "--no-headers", "-o", "jsonpath={[*].proposed_revision}"});
   EXPECT_EQ(listed.out, "2\n") << listed.err;
   EXPECT_THAT(Run({"jobs"}).out, HasSubstr("PROPOSED"));
+}
+
+TEST_F(JobsCliTest, AreListedByState) {
+  EXPECT_EQ(Run({"jobs", "--state", "running", "-o", "name"}).out,
+            "12345678-job\n");
+  EXPECT_EQ(Run({"jobs", "--state", "lost", "-o", "name"}).out, "");
+  const test::Finished wrong = Run({"jobs", "--state", "ended"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("one of running,finished,lost is accepted"));
 }
 
 TEST_F(JobsCliTest, TellOfIdleDevices) {
@@ -98,6 +108,11 @@ TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
   EXPECT_EQ(accepted.status, 0) << accepted.err;
   EXPECT_THAT(accepted.out, HasSubstr("revision 2 of job 12345678-job"));
   EXPECT_EQ(Run({"replan", "1234", "--accept", "--batch", "8"}).status, 2);
+  coordinator_.replan_job = [](const v1::ReplanJobRequest&) {
+    return Result<v1::JobRevision>(
+        Fail(Code::kFailedPrecondition, "nothing is proposed"));
+  };
+  EXPECT_EQ(Run({"replan", "1234", "--accept"}).status, 1);
 }
 
 }  // namespace

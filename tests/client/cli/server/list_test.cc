@@ -168,5 +168,19 @@ TEST_F(ListCliTest, WatchesUntilCtrlC) {
   EXPECT_EQ(watch.Wait(), 0) << test::FileText(log);
 }
 
+TEST_F(ListCliTest, SaysThatNothingIsListed) {
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), test::ProgramPath("ucudnn"));
+    words.insert(words.end(), {"--coordinator", coordinator_.address()});
+    return test::Run(words);
+  };
+  const std::vector<std::string> lost = {"devices", "--state", "lost"};
+  const test::Finished none = run(lost);
+  EXPECT_EQ(none.status, 0);
+  EXPECT_THAT(none.out, HasSubstr("DEVICE"));
+  EXPECT_EQ(none.err, "none found\n");
+  EXPECT_EQ(run({"devices", "--state", "lost", "-o", "json"}).err, "");
+}
+
 }  // namespace
 }  // namespace ucudnn

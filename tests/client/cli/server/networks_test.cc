@@ -47,6 +47,13 @@ std::vector<std::string> KernelsIn(const Network& network) {
   return kernels;
 }
 
+TEST(NetworksCliTest, SayThatAModelIsEmpty) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "empty.onnx").flush();
+  EXPECT_THAT(Convert({folder / "empty.onnx"}).err,
+              HasSubstr("empty.onnx: it is empty; an ONNX model or CSV"));
+}
+
 TEST(NetworksCliTest, WriteTheKernelsOfAModelAsCsv) {
   const test::TemporaryFolder folder;
   const std::vector<std::string> models = Models();

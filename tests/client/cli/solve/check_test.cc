@@ -78,6 +78,12 @@ TEST_F(CheckTest, ReadsTheGraphFromAFileOfItsOwn) {
                                  "input of its own, is accepted"));
 }
 
+TEST_F(CheckTest, SaysThatAPlanOfWorkspacesIsNone) {
+  const test::Finished run = Check({{"kernels", Json::array()}});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("plan.json: it is a plan of workspaces"));
+}
+
 TEST_F(CheckTest, NamesTheRuleThatAPlanBreaks) {
   const Json good = PlanOf("vdnn-all");
   const auto refused = [&](const std::function<void(Json&)>& change) {

@@ -159,5 +159,61 @@ TEST(SolveDivisionCliTest, ExitsWith2IfTheTimesAreMalformedOrAmbiguous) {
   EXPECT_EQ(Solve("assign", {"--batch", "1"}).status, 2);
 }
 
+// The programme as glpsol reads it, and as ucudnn-glpk solves it, has the
+// optimum that is found without it.
+TEST(SolveDivisionCliTest, WritesProgrammesThatGlpkSolvesAlike) {
+  const test::TemporaryFolder folder;
+  struct Case {
+    std::string problem;
+    std::string optimum;
+    std::vector<std::string> flags;
+  };
+  std::vector<Case> cases = {{"assign",
+                              "makespan_us",
+                              {"--times", test::DataPath("gavel_resnet.csv"),
+                               "--model", "ResNet-50", "--batch", "128"}}};
+  for (const auto& [profile, batch] :
+       {std::pair("alexnet_b256_pow2.csv", "256"),
+        std::pair("alexnet_conv2-5_b256_all_fp32.csv.gz", "256"),
+        std::pair("resnet18_b128_pow2.csv.gz", "128"),
+        std::pair("resnet50_b32_pow2.csv.gz", "32"),
+        std::pair("vgg16_b64_pow2.csv.gz", "64")}) {
+    cases.push_back(
+        {"wd",
+         "total_time_us",
+         {"--profile", test::DataPath(std::string("h200/") + profile),
+          "--batch", batch, "--precision", "FP32", "--workspace-limit",
+          "960MiB"}});
+  }
+  for (const Case& one : cases) {
+    const std::string lp = folder / "programme.lp";
+    std::vector<std::string> flags = one.flags;
+    flags.insert(flags.end(), {"--write-lp", lp});
+    const double optimum = SolveJson(one.problem, flags)[one.optimum];
+    const Finished glpk =
+        test::Run({test::ProgramPath("ucudnn-glpk"), "--time-limit", "60", lp});
+    ASSERT_EQ(glpk.status, 0) << glpk.err;
+    const json solved = json::parse(glpk.out);
+    EXPECT_EQ(solved["status"], "optimal");
+    EXPECT_NEAR(solved["objective"], optimum, 1e-6 * optimum);
+    EXPECT_GT(solved["variables"], 10);
+    flags = one.flags;
+    flags.insert(flags.end(), {"--solver", "glpk"});
+    EXPECT_NEAR(SolveJson(one.problem, flags)[one.optimum], optimum,
+                1e-6 * optimum);
+  }
+}
+
+TEST(SolveDivisionCliTest, SaysWhatAGeneralSolverLacks) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "bad.lp") << "Minimize\n x +\nSubject\n";
+  const Finished bad =
+      test::Run({test::ProgramPath("ucudnn-glpk"), folder / "bad.lp"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("bad.lp: GLPK cannot read it"));
+  EXPECT_THAT(Solve("wd", {"--solver", "cplex"}).err,
+              AllOf(HasSubstr("--solver"), HasSubstr("glpk")));
+}
+
 }  // namespace
 }  // namespace ucudnn

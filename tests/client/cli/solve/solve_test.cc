@@ -280,9 +280,9 @@ TEST(SolveCliTest, ExitsWith2NamingTheFlagTheValueAndWhatIsAccepted) {
     for (const Bad& bad :
          {Bad{"--op", "sideways", "backward_data"},
           Bad{"--precision", "FP31", "TRUE_HALF"},
-          Bad{"--layout", "NWHC", "NHWC"}, Bad{"--batch", "0", "from 1 to"},
-          Bad{"--batch", "-3", "from 1 to"}, Bad{"--batch", "1e3", "from 1 to"},
-          Bad{"--batch", "99999999999999999999", "from 1 to"},
+          Bad{"--layout", "NWHC", "NHWC"}, Bad{"--batch", "0", "1 to 16777216"},
+          Bad{"--batch", "-3", "1 to 16777216"}, Bad{"--batch", "1e3", "from 1 to"},
+          Bad{"--batch", "99999999999999999999", "1 to 16777216"},
           Bad{"--workspace-limit", "64 apples", "8MiB"},
           Bad{"--workspace-limit", "-1", "8MiB"},
           Bad{"--batch-policy", "powersOfTwo", "powerOfTwo"},

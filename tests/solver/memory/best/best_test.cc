@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stop_token>
 #include <utility>
+#include <vector>
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
@@ -26,7 +27,8 @@ TEST(BestTest, IsNeverSlowerThanAnyPolicyAtAnySubBatch) {
   int faster = 0;
   for (const TrainingGraph& graph : SmallGraphs(16)) {
     const Bytes peak = PeakOf(graph);
-    for (const int eighths : {2, 3, 4, 6, 8}) {
+    for (const int eighths :
+         kSlowed ? std::vector{3, 6} : std::vector{2, 3, 4, 6, 8}) {
       MemoryRequest request{.budget = peak * eighths / 8};
       const Result<MemoryPlan> best = PlanBest(graph, request);
       for (const MemoryPolicy& policy : MemoryPolicies()) {
@@ -42,7 +44,7 @@ TEST(BestTest, IsNeverSlowerThanAnyPolicyAtAnySubBatch) {
       }
     }
   }
-  EXPECT_GT(faster, 200);
+  EXPECT_GT(faster, kSlowed ? 60 : 200);
 }
 
 TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
@@ -51,7 +53,7 @@ TEST(BestTest, IsNeverSlowerWithMoreBudgetOnTheLadder) {
     const double octave =
         std::log2(static_cast<double>(LowerBoundBytes(graph, false).count()));
     for (int rung = static_cast<int>(octave * 4); rung < octave * 4 + 14;
-         rung += kSlowed ? 2 : 1) {
+         rung += kSlowed ? 4 : 1) {
       const Bytes budget(static_cast<std::int64_t>(std::exp2(rung / 4.0)));
       const Result<MemoryPlan> plan = PlanBest(graph, {.budget = budget});
       if (!plan) {
@@ -126,7 +128,8 @@ TEST(BestTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   int recomputing = 0;
   for (TrainingGraph graph : SmallGraphs(16)) {
     graph.device.d2h_rate = graph.device.h2d_rate = 50;
-    for (const int eighths : {4, 5, 6, 7}) {
+    for (const int eighths :
+         kSlowed ? std::vector{5} : std::vector{4, 5, 6, 7}) {
       MemoryRequest request{.budget = PeakOf(graph) * eighths / 8,
                             .sub_batch = graph.batch};
       const Result<MemoryPlan> moved = PlanBest(graph, request);
@@ -144,7 +147,7 @@ TEST(BestTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
       recomputing += runs > graph.tasks.size() ? 1 : 0;
     }
   }
-  EXPECT_GT(recomputing, 4);
+  EXPECT_GT(recomputing, kSlowed ? 0 : 4);
 }
 
 // MONeT's case (docs/results/memory-best-2026-11-22.md). The bound says that

@@ -1,0 +1,1 @@
+"""ucudnn.torch.compile: torch.compile within a budget of memory."""

@@ -1,0 +1,276 @@
+"""All that ucudnn.torch.compile uses of PyTorch beyond its documented interface, and
+the versions that it was tried with."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import logging
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Protocol, Sequence, Tuple
+
+import torch
+
+TRIED = ("2.11", "2.13")
+
+_log = logging.getLogger("ucudnn.torch.compile")
+_partitioning = threading.RLock()
+
+
+class Planner(Protocol):
+    """Chooses what a joint graph saves between its passes."""
+
+    def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
+        """The nodes to save, instead of PyTorch's choice `saved`, where the forward
+        pass returns `outputs`. May add nodes to the backward pass."""
+
+    def split(self, saved: List[str]) -> None:
+        """The names of what the backward pass finds."""
+
+
+def warn_untried() -> None:
+    """Once, with a version that nobody has tried."""
+    version = ".".join(torch.__version__.split(".")[:2])
+    if version not in TRIED and version not in _warned:
+        _warned.add(version)
+        _log.warning(
+            "PyTorch %s: ucudnn.torch.compile was tried with %s",
+            version, " and ".join(TRIED),
+        )  # fmt: skip
+
+
+_warned: set[str] = set()
+
+
+def partition(
+    module: Any, inputs: Any, planner: Planner, **keywords: Any
+) -> Tuple[Any, Any]:
+    """The forward and backward graph of a joint graph, as torch.compile splits it but
+    for the values that the planner has saved."""
+    from torch._functorch import partitioners
+
+    count = keywords["num_fwd_outputs"]
+    plain = partitioners.choose_saved_values_set
+
+    def chosen(graph: Any, *rest: Any, **more: Any) -> List[Any]:
+        outputs = torch.utils._pytree.tree_leaves(graph.output_node().args)
+        return planner.choose(graph, plain(graph, *rest, **more), outputs[:count])
+
+    with _partitioning:
+        partitioners.choose_saved_values_set = chosen
+        try:
+            forward, backward = partitioners.min_cut_rematerialization_partition(
+                module, inputs, **keywords
+            )
+        finally:
+            partitioners.choose_saved_values_set = plain
+    planner.split([n.name for n in backward.graph.find_nodes(op="placeholder")])
+    return forward, backward
+
+
+def compile_graph(
+    module: Any,
+    inputs: Sequence[Any],
+    planner: Planner,
+    compiler: str,
+    options: Dict[str, Any],
+) -> Callable[..., Any]:
+    """Compiles one of Dynamo's graphs by Inductor or, without generating code, by
+    "aot_eager"; it must be a copy, since compilers change it."""
+
+    def split(module: Any, inputs: Any, **keywords: Any) -> Tuple[Any, Any]:
+        return partition(module, inputs, planner, **keywords)
+
+    # What AOTAutograd caches was split by an earlier plan.
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        if compiler == "aot_eager":
+            return _aot_eager(split)(module, inputs)
+        from torch._inductor.compile_fx import compile_fx
+
+        patches = {**options, "custom_partitioner_fn": _partitioner()(split)}
+        return compile_fx(module, inputs, config_patches=patches)
+
+
+@functools.lru_cache(maxsize=None)
+def _partitioner() -> Any:
+    """The class that Inductor insists on, whose module takes seconds to import."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __init__(self, split: Callable[..., Tuple[Any, Any]]) -> None:
+            self._split = split
+
+        def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
+            return self._split(*args, **keywords)
+
+        # Inductor caches by the graphs that are split, so that this counts for nothing.
+        def uuid(self) -> str:
+            return "ucudnn"
+
+        def __reduce__(self) -> Any:
+            return str, ("ucudnn",)
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
+
+    return Partitioner
+
+
+def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
+    from torch._inductor.compile_fx import select_decomp_table
+
+    def as_it_is(module: Any, inputs: Any) -> Any:
+        return make_boxed_func(module.forward)
+
+    def split_as_inductor(*args: Any, **keywords: Any) -> Tuple[Any, Any]:
+        return split(*args, compiler="inductor", **keywords)
+
+    return aot_autograd(
+        fw_compiler=as_it_is,
+        bw_compiler=as_it_is,
+        partition_fn=split_as_inductor,
+        decompositions=select_decomp_table,
+    )
+
+
+def copied(module: Any) -> Any:
+    """A copy of one of Dynamo's graphs that shares parameters with it."""
+    other = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    other.meta = dict(module.meta)
+    for name in ("_param_name_to_source",):
+        if hasattr(module, name):
+            setattr(other, name, getattr(module, name))
+    for old, new in zip(module.graph.nodes, other.graph.nodes):
+        if hasattr(old, "_dynamo_source"):
+            new._dynamo_source = old._dynamo_source
+    return other
+
+
+def specialized(module: Any, arguments: Sequence[Any]) -> Tuple[Any, List[int]]:
+    """A copy of a graph of symbolic sizes whose numbers are those among `arguments`,
+    and which arguments remain."""
+    other = copied(module)
+    kept = []
+    for index, (node, value) in enumerate(
+        zip(other.graph.find_nodes(op="placeholder"), arguments)
+    ):
+        for read in [n for n in node.users if n.target == "item"]:
+            read.replace_all_uses_with(value.item())
+            other.graph.erase_node(read)
+        if isinstance(value, torch.Tensor) and (node.users or value.dim() > 0):
+            kept.append(index)
+        else:
+            node.replace_all_uses_with(value)
+            other.graph.erase_node(node)
+    other.recompile()
+    return other, kept
+
+
+def size_key(module: Any, arguments: Sequence[Any]) -> Tuple[Any, ...]:
+    """What `specialized` depends on."""
+    nodes = module.graph.find_nodes(op="placeholder")
+    return tuple(
+        value
+        if not isinstance(value, torch.Tensor)
+        else value.item()
+        if any(user.target == "item" for user in node.users)
+        else (tuple(value.shape), value.stride())
+        for node, value in zip(nodes, arguments)
+    )
+
+
+def faked(arguments: Sequence[Any]) -> List[Any]:
+    """Tensors of the same sizes that have no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    return [
+        mode.from_tensor(one, static_shapes=True)
+        if isinstance(one, torch.Tensor)
+        else one
+        for one in arguments
+    ]
+
+
+def symbolic(value: Any) -> bool:
+    """Whether an argument of a graph stands for several sizes."""
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(n, torch.SymInt) for n in value.shape)
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Within it operators compute, though a graph is being compiled."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    guard = torch._C._DisableAutocast()
+    with _disable_current_modes(), torch.no_grad():
+        yield
+    del guard
+
+
+def fusible(node: Any) -> bool:
+    """Whether Inductor computes it within the kernel of what reads it."""
+    from torch._functorch.partitioners import get_default_op_list
+
+    return bool(get_default_op_list().is_fusible(node))
+
+
+def is_view(node: Any) -> bool:
+    """Whether its result is a part of its first argument."""
+    return bool(getattr(node.target, "is_view", False))
+
+
+def is_random(node: Any) -> bool:
+    """Whether it gives other numbers when computed again."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    names = [a.name for a in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return True
+    at = names.index("dropout_p")
+    given = node.args[at] if at < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+    return not (isinstance(given, float) and given == 0.0)
+
+
+def is_late_input(node: Any) -> bool:
+    """Whether an input of the joint graph is known in the backward pass only."""
+    name = str(node.target)
+    return "tangents" in name or name.startswith("bwd_")
+
+
+def overwritten_inputs(graph: Any) -> set[Any]:
+    """Those that the forward pass changes."""
+    written = set()
+    described = graph.output_node().meta.get("desc") or []
+    for one in torch.utils._pytree.tree_leaves(described):
+        target = getattr(one, "mutated_input", None)
+        if target is not None:
+            written.add(target)
+    found = set()
+    for node in graph.find_nodes(op="placeholder"):
+        if node.meta.get("desc") in written:
+            found.add(node)
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.copy_.default:
+            found.add(node.args[0])
+    return found
+
+
+def must_stay(node: Any) -> bool:
+    """Whether it may not be computed again at all: it has an effect, or waits for
+    other ranks."""
+    if node.op != "call_function":
+        return True
+    namespace = getattr(node.target, "namespace", "")
+    schema = getattr(node.target, "_schema", None)
+    return (
+        namespace in ("_c10d_functional", "c10d")
+        or (schema is not None and schema.is_mutable)
+        or isinstance(node.target, torch._ops.HigherOrderOperator)
+        or str(node.meta.get("partitioner_tag")).startswith("must_be_in_")
+    )

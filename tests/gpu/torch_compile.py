@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Measures ucudnn.torch.compile on one GPU beside PyTorch's own ways.
+
+    tests/gpu/torch_compile.py -o DIR [--seconds N] [ROW...]
+
+A ROW is a model with its batch, trained by AdamW on random data in bf16 autocast,
+images channels last: resnet50 (128), convnext (tiny, 64), vit (B/16, 64), gpt2
+(small, 8 x 1024 tokens). Each is a process of its own, with these ways:
+    eager        PyTorch with cudnn.benchmark
+    checkpoint   torch.utils.checkpoint, block by block
+    compile      torch.compile
+    pytorch 0.5  torch.compile with activation_memory_budget=0.5
+    ours 0.75    ucudnn.torch.compile within three quarters of what "compile" needs
+                 above parameters, gradients and the optimizer's state
+    ours 0.5     within half of that
+    ours 1       within all of it, and a tenth
+Writes DIR/torch-compile.json after each way and DIR/torch-compile.md at the end;
+ways that the JSON has already are not measured again, so the same command resumes.
+Begins no way after N seconds (420). UCUDNN_WAYS, a regular expression, chooses ways.
+Needs torchvision and transformers; PYTHONPATH and UCUDNN_LIBRARY name the package.
+
+Exit status: 0 done; 1 something failed; 3 the time was up; 4 a goal was missed.
+"""
+
+import argparse
+import json
+import logging
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+from torch_common import exit_status, laps, peak_of, report, write
+
+ROWS = ("resnet50", "convnext", "vit", "gpt2")
+WAYS = ("eager", "checkpoint", "compile", "pytorch 0.5", "ours 0.75", "ours 0.5",
+        "ours 1")
+STEPS = 12
+
+
+# --- On the GPU.
+
+def network(row):
+    """A model, its inputs, and the modules that are checkpointed."""
+    import torch
+    import torchvision.models as models
+    torch.manual_seed(1)
+    if row == "gpt2":
+        from transformers import GPT2Config, GPT2LMHeadModel
+        model = GPT2LMHeadModel(GPT2Config(use_cache=False))
+        tokens = torch.randint(0, 50257, (8, 1024), device="cuda")
+        return model.cuda().train(), (tokens,), model.transformer.h
+    batch = 128 if row == "resnet50" else 64
+    model = {"resnet50": models.resnet50, "convnext": models.convnext_tiny,
+             "vit": models.vit_b_16}[row]()
+    model = model.to("cuda", memory_format=torch.channels_last).train()
+    images = torch.randn(batch, 3, 224, 224, device="cuda")
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (batch,), device="cuda")
+    blocks = {
+        "resnet50": lambda: [b for n in range(1, 5)
+                             for b in getattr(model, f"layer{n}")],
+        "convnext": lambda: [b for stage in list(model.features)[1::2] for b in stage],
+        "vit": lambda: list(model.encoder.layers),
+    }[row]()
+    return model, (images, labels), blocks
+
+
+def checkpointed(block):
+    from torch.utils.checkpoint import checkpoint
+    forward = block.forward
+    block.forward = lambda *args, **more: checkpoint(
+        forward, *args, use_reentrant=False, **more)
+
+
+class Step:
+    def __init__(self, row, way, told):
+        import torch
+        self.torch = torch
+        self.model, self.inputs, blocks = network(row)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        self.forward = self.model
+        self.plan = None
+        if way == "checkpoint":
+            for block in blocks:
+                checkpointed(block)
+        elif way == "compile":
+            self.forward = torch.compile(self.model)
+        elif way == "pytorch 0.5":
+            torch._functorch.config.activation_memory_budget = 0.5
+            self.forward = torch.compile(self.model)
+        elif way.startswith("ours"):
+            import ucudnn.torch
+            plain = told["compile"]
+            part = 1.1 if way == "ours 1" else float(way.split()[1])
+            self.budget = int(plain["state"] + part * (plain["peak"] - plain["state"]))
+            self.forward = ucudnn.torch.compile(self.model, budget=self.budget)
+            self.plan = lambda: ucudnn.torch.plan_of(self.forward)
+
+    def __call__(self):
+        torch = self.torch
+        self.optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            if len(self.inputs) == 1:
+                loss = self.forward(self.inputs[0], labels=self.inputs[0]).loss
+            else:
+                loss = torch.nn.functional.cross_entropy(
+                    self.forward(self.inputs[0]).float(), self.inputs[1])
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def measured(row, way, told):
+    import torch
+    begun = time.monotonic()
+    step = Step(row, way, told)
+    losses, peaks = [], []
+    for _ in range(14):
+        peaks.append(peak_of(lambda: losses.append(float(step()))))
+    settled = time.monotonic() - begun
+    milliseconds = statistics.median(laps(step, STEPS))
+    peak = max(peak_of(step) for _ in range(2))
+    inputs = sum(one.numel() * one.element_size() for one in step.inputs)
+    result = {
+        "ms": milliseconds, "peak": peak, "peaks": peaks, "losses": losses,
+        "state": torch.cuda.memory_allocated() - inputs, "seconds": settled,
+    }
+    result["kernels"] = kernels_of(step)
+    if step.plan is not None:
+        plan = step.plan()
+        result.update(
+            budget=step.budget, predicted_ms=plan.predicted_ms,
+            plain_ms=plan.plain_ms, bound_ms=plan.bound_ms,
+            predicted_peak=plan.predicted_peak_bytes,
+            plain_peak=plan.plain_peak_bytes, kept=len(plan.kept),
+            recomputed=len(plan.recomputed), text=str(plan),
+            again=[str(one) for one in plan.recomputed])
+    return result
+
+
+def kernels_of(step):
+    """Those that take most, with their microseconds and calls in a step."""
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
+    kernels = sorted(seen.key_averages(), key=lambda one: -one.self_device_time_total)
+    return [[one.key[:80], round(one.self_device_time_total), one.count]
+            for one in kernels[:20]]
+
+
+def run_row(row, path, ends):
+    """In a process of its own: the ways that are missing."""
+    import torch
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout,
+                        format="%(asctime)s %(message)s")
+    logging.getLogger("ucudnn").setLevel(logging.DEBUG)
+    torch.backends.cudnn.benchmark = True
+    with open(path, encoding="utf-8") as file:
+        every = json.load(file)
+    told = every.setdefault(row, {})
+    for way in WAYS:
+        if way in told or not re.search(os.environ.get("UCUDNN_WAYS", ""), way):
+            continue
+        if time.time() > ends:
+            told["unfinished"] = way
+            break
+        told.pop("unfinished", None)
+        print(f"== {row}, {way}", flush=True)
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+        try:
+            told[way] = measured(row, way, told)
+        except Exception as error:
+            import traceback
+            traceback.print_exc()
+            told[way] = {"failed": f"{type(error).__name__}: {error}"[:2000],
+                         "least": getattr(error, "least", None)}
+        torch._functorch.config.activation_memory_budget = 1.0
+        write(every, path)
+        print({name: value for name, value in told[way].items()
+               if name not in ("again", "losses", "kernels")}, flush=True)
+    write(every, path)
+
+
+# --- Elsewhere.
+
+def goals_of(row):
+    plain = row.get("compile", {})
+    for way in ("ours 0.75", "ours 0.5"):
+        ours = row.get(way, {})
+        if "ms" not in ours or "ms" not in plain:
+            continue
+        yield f"{way}: peak within the budget", ours["peak"] <= ours["budget"]
+        off = abs(ours["predicted_peak"] / ours["peak"] - 1)
+        yield f"{way}: peak predicted within {off:.3f} of 0.02", off <= 0.02
+        off = abs(ours["predicted_ms"] / ours["ms"] - 1)
+        yield f"{way}: time predicted within {off:.3f} of 0.05", off <= 0.05
+        yield (f"{way}: {ours['ms'] / plain['ms']:.3f} of torch.compile's time",
+               ours["ms"] <= 1.25 * plain["ms"])
+
+
+def lines_of(told):
+    yield "| row | way | ms | GiB | budget | predicted ms | predicted GiB | s until settled |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row, ways in told.items():
+        for way in WAYS:
+            one = ways.get(way, {})
+            if "failed" in one:
+                yield f"| {row} | {way} | {one['failed'][:120]} | | | | | |"
+            if "ms" in one:
+                def size(name, one=one):
+                    return f"{one[name] / 2**30:.2f}" if name in one else ""
+                predicted = f"{one['predicted_ms']:.1f}" if "predicted_ms" in one else ""
+                yield (f"| {row} | {way} | {one['ms']:.1f} | {size('peak')} | "
+                       f"{size('budget')} | {predicted} | {size('predicted_peak')} | "
+                       f"{one['seconds']:.0f} |")
+    yield ""
+    for row, ways in told.items():
+        for text, reached in goals_of(ways):
+            yield f"- {row}: {text}{'' if reached else ': MISSED'}"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--seconds", type=float, default=420)
+    parser.add_argument("--process", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("rows", nargs="*", metavar="ROW")
+    arguments = parser.parse_args()
+    path = os.path.join(arguments.output, "torch-compile.json")
+    if arguments.process:
+        run_row(arguments.process[0], path, float(arguments.process[1]))
+        return 0
+    for row in arguments.rows:
+        if row not in ROWS:
+            parser.error(f"{row}: {', '.join(ROWS)}")
+    os.makedirs(arguments.output, exist_ok=True)
+    if not os.path.exists(path):
+        write({}, path)
+    ends = time.time() + arguments.seconds
+    failed = False
+    for row in arguments.rows or ROWS:
+        if time.time() > ends:
+            break
+        status = subprocess.run(
+            [sys.executable, os.path.abspath(__file__), "-o", arguments.output,
+             "--process", row, str(ends)]).returncode
+        failed |= status != 0
+    with open(path, encoding="utf-8") as file:
+        told = json.load(file)
+    lines = list(lines_of(told))
+    print("\n".join(lines))
+    report(told, arguments.output, "torch-compile", lines_of)
+    failed |= any("failed" in one for ways in told.values()
+                  for one in ways.values() if isinstance(one, dict))
+    missed = any(not reached for ways in told.values() for _, reached in goals_of(ways))
+    chosen = [w for w in WAYS if re.search(os.environ.get("UCUDNN_WAYS", ""), w)]
+    unfinished = any(way not in told.get(row, {}) for way in chosen
+                     for row in arguments.rows or ROWS)
+    return exit_status(failed, missed, unfinished)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

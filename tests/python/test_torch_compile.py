@@ -1,0 +1,111 @@
+"""ucudnn.torch.compile: whole models within budgets, with the bits of torch.compile."""
+
+import pytest
+import torch
+from compiled_models import INDUCTOR, MODELS, Training
+
+import ucudnn
+import ucudnn.torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UCUDNN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def trained(name, compiler="aot_eager", steps=3, **options):
+    """The training, and its losses."""
+    torch._dynamo.reset()
+    make, inputs = (INDUCTOR if compiler == "inductor" else MODELS)[name]
+    training = Training(
+        make,
+        lambda model: ucudnn.torch.compile(model, compiler=compiler, **options),
+    )
+    return training, [training(*inputs()) for _ in range(steps)]
+
+
+def same_bits(some, others):
+    return all(torch.equal(a, b) for a, b in zip(some, others))
+
+
+# Whole plans, by the model: losses and gradients without a plan, and the bytes that
+# PyTorch saves.
+PLAIN = {}
+
+
+def plain_of(name, compiler="aot_eager"):
+    if (name, compiler) not in PLAIN:
+        training, losses = trained(name, compiler, budget="1GiB")
+        plan = ucudnn.torch.plan_of(training.model)
+        assert not plan.recomputed
+        PLAIN[name, compiler] = losses, training.gradients(), plan.saved_bytes
+    return PLAIN[name, compiler]
+
+
+@pytest.mark.parametrize("part", [0.75, 0.5])
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_within_a_budget_have_the_same_bits(name, part):
+    losses, gradients, plain = plain_of(name)
+    training, others = trained(name, budget=int(plain * part))
+    assert others == losses
+    assert same_bits(training.gradients(), gradients)
+    plan = ucudnn.torch.plan_of(training.compiled)
+    assert plan.recomputed and plan.kept
+    assert plan.plain_saved_bytes == plain
+    assert plan.saved_bytes <= plan.predicted_peak_bytes <= int(plain * part)
+    _, inputs = MODELS[name]
+    assert plan.check(lambda: training(*inputs())).peak_bytes == plan.saved_bytes
+    assert plan.predicted_ms >= max(plan.plain_ms, plan.bound_ms)
+
+
+@pytest.mark.parametrize("name", INDUCTOR)
+def test_inductor_follows_the_plan(name):
+    losses, gradients, plain = plain_of(name, "inductor")
+    training, others = trained(name, "inductor", budget=plain // 2)
+    assert others == losses
+    assert same_bits(training.gradients(), gradients)
+    plan = ucudnn.torch.plan_of(training.compiled)
+    _, inputs = INDUCTOR[name]
+    measured = plan.check(lambda: training(*inputs())).peak_bytes
+    assert measured == plan.saved_bytes <= plain // 2
+
+
+@pytest.mark.parametrize("name", ["cnn", "gpt"])
+def test_the_least_budget_is_accepted(name):
+    losses, gradients, plain = plain_of(name)
+    with pytest.raises(ucudnn.NoPlan, match="budget: 1000 bytes; the least") as refused:
+        trained(name, budget=1000)
+    assert 1000 < refused.value.least < plain / 2
+    training, others = trained(name, budget=refused.value.least)
+    assert others == losses
+    assert same_bits(training.gradients(), gradients)
+    # Some values are computed again several times, each time from earlier ones.
+    assert ucudnn.torch.plan_of(training.model).saved_bytes <= refused.value.least
+
+
+def test_names_what_is_computed_again():
+    _, _, plain = plain_of("cnn")
+    training, _ = trained("cnn", budget=plain // 2, steps=1)
+    again = ucudnn.torch.plan_of(training.model).recomputed
+    assert {one.operator for one in again} <= {"aten.relu", "aten.convolution"}
+    modules = dict(training.model.named_modules())
+    assert all(one.module in modules for one in again)
+    assert all(one.bytes == 8 * 16 * 16 * 16 * 4 for one in again)
+
+
+def test_without_a_budget_nothing_is_planned_on_the_cpu():
+    training, losses = trained("cnn")
+    assert losses == plain_of("cnn")[0]
+    with pytest.raises(ucudnn.InvalidArgument, match="a model without a plan"):
+        ucudnn.torch.plan_of(training.model)
+
+
+def test_more_budget_is_never_slower():
+    _, _, plain = plain_of("cnn")
+    times = []
+    for part in (0.4, 0.6, 0.8, 1.0):
+        training, _ = trained("cnn", budget=int(plain * part), steps=1)
+        times.append(ucudnn.torch.plan_of(training.model).predicted_ms)
+    assert times == sorted(times, reverse=True)

@@ -1,0 +1,114 @@
+"""How ucudnn.torch.compile follows what steps on a GPU take, with a GPU that is made
+up."""
+
+import logging
+
+import pytest
+import torch
+from compiled_models import Cnn, Training, images
+
+import ucudnn
+import ucudnn.torch
+from ucudnn.torch.compiled import backend, memory
+
+BUDGET = 700_000
+MORE = 200_000  # bytes that passes take beyond what is predicted
+
+
+class Event:
+    def elapsed_time(self, other):
+        return 25.0
+
+    def synchronize(self):
+        pass
+
+
+class MadeUp(memory.Watch):
+    """Passes take MORE than the graphs tell, and the rest of the step little."""
+
+    def __init__(self, device):
+        super().__init__(device)
+        self._gpu = True
+
+    def _event(self):
+        return Event()
+
+    def _reset(self):
+        return 1000
+
+    def _note(self, peaks, graph):
+        forward = peaks is self._forward
+        told = graph.job.choice.predicted
+        known = self.around.forward if forward else self.around.backward
+        parts = told.forward if forward else told.backward
+        peaks[graph] = parts[0] + MORE - known.get(0, 0)
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(backend, "Watch", MadeUp)
+    torch._dynamo.reset()
+
+
+def planned(budget):
+    return Training(
+        Cnn,
+        lambda model: ucudnn.torch.compile(model, budget=budget, compiler="aot_eager"),
+    )
+
+
+def test_plans_again_until_the_measured_peak_is_within_the_budget(caplog):
+    caplog.set_level(logging.INFO, "ucudnn.torch.compile")
+    reference = planned(None)
+    losses = [reference(*images()) for _ in range(6)]
+    torch._dynamo.reset()
+    training = planned(BUDGET)
+    told = [training(*images())]
+    first = ucudnn.torch.plan_of(training.model)
+    told += [training(*images()) for _ in range(5)]
+    last = ucudnn.torch.plan_of(training.model)
+    assert told == losses
+    assert last.saved_bytes < first.saved_bytes - MORE / 2
+    assert last.predicted_peak_bytes <= BUDGET
+    assert last.measured_peak_bytes == pytest.approx(last.predicted_peak_bytes, 0.01)
+    assert len(caplog.records) == 2  # plans
+    assert not backend._jobs[training.model].watching
+
+
+def test_the_time_of_a_step_counts_what_is_not_in_the_graphs():
+    training = planned(BUDGET)
+    training(*images())
+    before = ucudnn.torch.plan_of(training.model)
+    for _ in range(5):
+        training(*images())
+    after = ucudnn.torch.plan_of(training.model)
+    # Each event is 25 ms after the one before: those around both passes count.
+    assert after.predicted_ms == pytest.approx(50.0, rel=0.1)
+    assert after.predicted_ms > after.plain_ms
+    assert before.predicted_ms != after.predicted_ms
+
+
+def test_a_measured_peak_that_no_plan_holds_is_refused():
+    training = planned(BUDGET)
+    training(*images())
+    least = ucudnn.torch.plan_of(training.model).predicted_peak_bytes
+    torch._dynamo.reset()
+    training = planned(least // 3)
+    with pytest.raises(ucudnn.NoPlan) as refused:
+        for _ in range(4):
+            training(*images())
+    assert refused.value.least > least // 3
+
+
+def test_an_optimizers_state_is_expected_before_it_exists(monkeypatch):
+    used = 5000
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: used)
+    weights = torch.zeros(1000, requires_grad=True)
+    batch = torch.zeros(250)
+    device = torch.device("cuda", 0)
+    around = memory.surroundings([weights, batch, 3], device)
+    assert around.base == used + 2 * 4000
+    assert around.after == 2 * 4000  # gradients, and what the optimizer needs
+    used = 5000 + 2 * 4000  # it exists
+    assert memory.surroundings([weights, batch, 3], device).base == used

@@ -1,0 +1,260 @@
+"""ucudnn.torch.compile in the steps that people run: breaks, shapes, modes, and what
+fails."""
+
+import copy
+import io
+import logging
+
+import pytest
+import torch
+from compiled_models import Broken, Cnn, Gpt, Training, images, tokens
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import ucudnn
+import ucudnn.torch
+from ucudnn.torch.compiled import backend, planning
+
+BUDGET = 400_000  # of the 1.3 MB that PyTorch saves of Cnn
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UCUDNN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    torch._dynamo.reset()
+
+
+def planned(make=Cnn, budget=BUDGET, **options):
+    return Training(
+        make,
+        lambda model: ucudnn.torch.compile(
+            model, budget=budget, compiler="aot_eager", **options
+        ),
+    )
+
+
+def plain(make=Cnn):
+    return planned(make, None)
+
+
+def both(run, make=Cnn, budget=BUDGET):
+    """What `run` returns of a plain and a planned training, which is the same; and
+    the latter."""
+    expected = run(plain(make))
+    torch._dynamo.reset()
+    training = planned(make, budget)
+    assert run(training) == expected
+    return training
+
+
+def measured(training, *inputs):
+    plan = ucudnn.torch.plan_of(training.model)
+    return plan.check(lambda: training(*inputs), steps=1).peak_bytes
+
+
+def test_graphs_share_one_budget():
+    training = both(lambda step: [step(*images()) for _ in range(4)], Broken)
+    plan = ucudnn.torch.plan_of(training.model)
+    assert plan.graphs == 2
+    assert plan.recomputed
+    assert measured(training, *images()) == plan.saved_bytes <= BUDGET
+
+
+def test_each_batch_has_its_plan():
+    def run(step):
+        return [step(*images(count)) for count in (8, 8, 3, 8, 3, 5)]
+
+    training = both(run)
+    assert ucudnn.torch.plan_of(training.model).saved_bytes <= BUDGET
+    assert measured(training, *images(8)) <= BUDGET
+    with pytest.raises(ucudnn.NoPlan):
+        training(*images(64))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_symbolic_sizes_are_planned_one_by_one(dynamic):
+    counts = (8, 4, 6, 8)
+    reference = plain()
+    losses = [reference(*images(count)) for count in counts]
+    torch._dynamo.reset()
+    training = planned(dynamic=dynamic)
+    assert [training(*images(count)) for count in counts] == losses
+    assert all(measured(training, *images(count)) <= BUDGET for count in counts)
+
+
+def test_evaluation_between_steps():
+    def run(step):
+        told = [step(*images()), step(*images())]
+        step.compiled.eval()
+        with torch.no_grad():
+            told.append(step.compiled(*images()).item())
+        step.compiled.train()
+        return [*told, step(*images())]
+
+    both(run)
+
+
+@pytest.mark.parametrize("make", [Cnn, Broken])
+def test_autocast(make):
+    def run(step):
+        with torch.autocast("cpu", torch.bfloat16):
+            return [step(*images()) for _ in range(3)]
+
+    training = both(run, make, budget=300_000)
+    assert ucudnn.torch.plan_of(training.model).recomputed
+
+
+def test_checkpoints_within_the_model():
+    class Checkpointed(Cnn):
+        def forward(self, x, y):
+            x = checkpoint(self.body[:6], x, use_reentrant=False)
+            x = checkpoint(self.body[6:], x, use_reentrant=False)
+            return functional.cross_entropy(self.head(x), y)
+
+    training = both(
+        lambda step: [step(*images()) for _ in range(3)], Checkpointed, 700_000
+    )
+    assert measured(training, *images()) <= 700_000
+
+
+def test_accumulated_gradients_and_clipping():
+    def run(step):
+        told = []
+        for _ in range(2):
+            step.optimizer.zero_grad()
+            for count in (8, 8, 4):
+                loss = step.compiled(*images(count)) / 3
+                loss.backward()
+                told.append(loss.item())
+            torch.nn.utils.clip_grad_norm_(step.model.parameters(), 0.1)
+            step.optimizer.step()
+        return told
+
+    both(run)
+
+
+def test_resumes_from_a_checkpoint():
+    reference = plain(Gpt)
+    losses = [reference(*tokens()) for _ in range(4)]
+    torch._dynamo.reset()
+    training = planned(Gpt, 600_000)
+    assert [training(*tokens()) for _ in range(2)] == losses[:2]
+    file = io.BytesIO()
+    states = (training.model.state_dict(), training.optimizer.state_dict())
+    torch.save((*states, torch.get_rng_state()), file)
+    torch._dynamo.reset()
+    other = planned(Gpt, 600_000)
+    model, optimizer, numbers = torch.load(io.BytesIO(file.getvalue()))
+    other.model.load_state_dict(model)
+    other.optimizer.load_state_dict(optimizer)
+    torch.set_rng_state(numbers)
+    assert [other(*tokens()) for _ in range(2)] == losses[2:]
+    assert set(model) == set(Gpt().state_dict())
+
+
+def test_functions_are_compiled_too():
+    model = Cnn(0.0)
+    step = ucudnn.torch.compile(
+        lambda x, y: model(x, y) * 2, budget=BUDGET, compiler="aot_eager"
+    )
+    step(*images()).backward()
+    assert ucudnn.torch.plan_of(step).recomputed
+
+
+def test_as_a_decorator():
+    model = Cnn(0.0)
+
+    @ucudnn.torch.compile(budget=BUDGET, compiler="aot_eager")
+    def loss_of(x, y):
+        return model(x, y)
+
+    loss_of(*images()).backward()
+    assert ucudnn.torch.plan_of(loss_of).recomputed
+
+
+def test_copies_train_alike():
+    training = planned(budget=BUDGET)
+    training(*images())
+    other = copy.deepcopy(training.model)
+    assert set(other.state_dict()) == set(Cnn().state_dict())
+
+
+def test_the_backend_by_its_name():
+    reference = [plain()(*images())]
+    torch._dynamo.reset()
+    # As the package's entry point has it.
+    torch._dynamo.register_backend(backend.backend, name="ucudnn_by_name")
+    training = Training(
+        Cnn,
+        lambda model: torch.compile(
+            model,
+            backend="ucudnn_by_name",
+            options={"budget": BUDGET, "compiler": "aot_eager"},
+        ),
+    )
+    assert [training(*images())] == reference
+    assert ucudnn.torch.plan_of(training.compiled).saved_bytes <= BUDGET
+
+
+def test_the_installed_package_names_its_backend():
+    assert "ucudnn" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("suppressed", [False, True])
+def test_no_plan_reaches_the_user(suppressed):
+    with torch._dynamo.config.patch(suppress_errors=suppressed):
+        with pytest.raises(ucudnn.NoPlan) as refused:
+            planned(budget=1000)(*images())
+        # Of the second graph, too.
+        torch._dynamo.reset()
+        with pytest.raises(ucudnn.NoPlan):
+            planned(Broken, budget=refused.value.least // 4)(*images())
+
+
+def test_a_fault_in_planning_is_one_warning(monkeypatch, caplog):
+    def fails(*_):
+        raise ZeroDivisionError("no such luck")
+
+    monkeypatch.setattr(planning, "_segment", fails)
+    training = planned(Broken)
+    losses = [training(*images()) for _ in range(2)]
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert "compiled without a plan: ZeroDivisionError: no such luck" in caplog.text
+    torch._dynamo.reset()
+    reference = plain(Broken)
+    assert [reference(*images()) for _ in range(2)] == losses
+
+
+def test_a_plan_is_one_line(caplog):
+    caplog.set_level(logging.INFO, "ucudnn.torch.compile")
+    planned()(*images())
+    assert len(caplog.records) == 1
+    assert "computed again" in caplog.text
+    caplog.clear()
+    torch._dynamo.reset()
+    planned(quiet=True)(*images())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": "much"}, "'much' is not a size"),
+        ({"compiler": "gcc"}, "compile: compiler: 'gcc'; 'inductor' and 'aot_eager'"),
+    ],
+)
+def test_bad_input_is_named(options, message):
+    with pytest.raises(ucudnn.InvalidArgument, match=message):
+        ucudnn.torch.compile(Cnn(), **options)
+
+
+def test_a_model_that_was_not_compiled():
+    with pytest.raises(ucudnn.InvalidArgument, match="plan_of: 'Cnn'"):
+        ucudnn.torch.plan_of(Cnn())
