@@ -210,10 +210,10 @@ class Agent {
   // Whether they differ from those that the coordinator knows.
   bool HasOtherConditions(std::size_t index) {
     const std::string now = ConditionsOf(index);
-    const std::string told = states_.RegisteredWith(index);
-    if (now == told) return false;
+    const std::string registered = states_.RegisteredWith(index);
+    if (now == registered) return false;
     spdlog::info("event=conditions_changed device={} from={} to={}",
-                 devices_[index]->info().id, Quoted(told), Quoted(now));
+                 devices_[index]->info().id, Quoted(registered), Quoted(now));
     return true;
   }
 
@@ -308,21 +308,21 @@ class Agent {
     const DeviceInfo& info = device.info();
     v1::ReportTaskRequest partial = report;
     partial.set_partial(true);
-    auto told = SteadyClock::now();
-    const auto tell = [&] {
+    auto last_sent = SteadyClock::now();
+    const auto send = [&] {
       // Sent once only: the final report holds the same points.
       if (const auto response = link_.ReportTask(partial); !response) {
         spdlog::warn("event=partial_report_failed task={} error={}", task.id(),
                      Quoted(response.error().message));
       }
       partial.clear_measurements();
-      told = SteadyClock::now();
+      last_sent = SteadyClock::now();
     };
     const auto sink = [&](const std::vector<MeasuredPoint>& measured) {
       for (const MeasuredPoint& point : measured) {
         *partial.add_measurements() = ToProto(point);
       }
-      if (SteadyClock::now() - told >= options_.partial_report) tell();
+      if (SteadyClock::now() - last_sent >= options_.partial_report) send();
     };
     std::unique_lock turn(*turns_[index]);
     const auto points = [&]() -> Result<std::vector<MeasuredPoint>> {
@@ -355,7 +355,7 @@ class Agent {
     }
     const Error& error = points.error();
     // Points measured before the failure are valid.
-    if (partial.measurements_size() > 0) tell();
+    if (partial.measurements_size() > 0) send();
     if (error.code == Code::kCancelled) return std::nullopt;
     spdlog::error("event=task_failed device={} problem={} batch={} error={}",
                   info.id, task.problem(), task.batch(), Quoted(error.message));
@@ -455,7 +455,7 @@ class Agent {
   std::atomic<milliseconds> heartbeat_{milliseconds(2000)};
   std::mutex register_mutex_;  // one registration at a time
   std::atomic<bool> is_registered_ = false;
-  std::mutex model_mutex_;     // one device model at a time
+  std::mutex model_mutex_;  // one device model at a time
   DeviceStates states_;
   std::mutex mutex_;
   std::size_t ended_ = 0;  // how many of the devices' threads; under mutex_

@@ -29,7 +29,7 @@
 #include "base/service/supervisor.h"
 #include "device/measure/device_model.h"
 #include "device/measure/measure.h"
-#include "device/registry.h"
+#include "device/open_devices.h"
 
 namespace ucudnn {
 namespace {
@@ -91,9 +91,10 @@ Status Work(Options options, const std::stop_token& asked_to_stop,
     spdlog::info("event=device id={} kind={} driver={}", device->info().id,
                  Quoted(ToString(device->info().kind)),
                  Quoted(device->info().driver));
-    if (const Status told = CheckProcesses(device->info()); !told) {
+    if (const Status watched = CheckProcesses(device->info()); !watched) {
       spdlog::warn("event=gpu_not_watched id={} why={}", device->info().id,
-                   Quoted(told.error().message + "; it is not known whether "
+                   Quoted(watched.error().message +
+                          "; it is not known whether "
                           "other processes compute on it, nor its clocks and "
                           "power cap: it is measured all the same"));
     }

@@ -2,8 +2,8 @@
 #define UCUDNN_BASE_PROFILE_H_
 
 // Measured micro-configurations: how long one algorithm takes on one batch of
-// one convolution on one kind of device, and the workspace it needs. Read from
-// CSV files and from the coordinator's store; the solver's only input.
+// one convolution on one kind of device, and the workspace it needs: what plans
+// are made from.
 //
 // The file form is CSV with a header, plain or gzip; columns are found by name
 // and unknown ones ignored:

@@ -24,7 +24,7 @@ grpc::ChannelArguments ChannelArguments(Milliseconds reconnect_spread) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessage);
   arguments.SetMaxSendMessageSize(kMaxMessage);
-  // Retry (base/service/retry.h) does the waiting; the channel reconnects
+  // Retry (proto/retry.h) does the waiting; the channel reconnects
   // quickly.
   const int later = static_cast<int>(PartOf(reconnect_spread).count());
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50 + later);

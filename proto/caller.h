@@ -2,7 +2,7 @@
 #define UCUDNN_PROTO_CALLER_H_
 
 // Calls to the coordinators of a list, for agents and clients alike: each call
-// is retried by its policy (base/service/retry.h), fails over through the list,
+// is retried by its policy (proto/retry.h), fails over through the list,
 // and is cancelled when a stop is requested.
 //
 //   using Agents = ServiceCaller<v1::AgentService>;
@@ -34,8 +34,8 @@
 
 #include "base/result.h"
 #include "base/service/credentials.h"
-#include "base/service/retry.h"
 #include "proto/channel.h"
+#include "proto/retry.h"
 
 namespace ucudnn {
 

@@ -10,7 +10,7 @@
 namespace ucudnn {
 namespace {
 
-Status Check(const MemoryJointProblem& problem) {
+Status Check(const JointMemoryProblem& problem) {
   if (problem.batch < BatchSize(1) || problem.batch > kMaxBatchSize) {
     return Fail(Code::kInvalidArgument,
                 "the mini-batch is {}; 1 to {} is accepted",
@@ -29,7 +29,7 @@ Status Check(const MemoryJointProblem& problem) {
     return Fail(Code::kInvalidArgument, "a GPU is of kind {}; there are {}",
                 kind, problem.kinds.size());
   }
-  for (const MemoryJointKind& kind : problem.kinds) {
+  for (const JointMemoryKind& kind : problem.kinds) {
     if (kind.budget >= Bytes(1)) continue;
     return Fail(Code::kInvalidArgument,
                 "the budget is {} bytes; 1 or more is accepted",
@@ -40,10 +40,10 @@ Status Check(const MemoryJointProblem& problem) {
 
 class JointSearch {
  public:
-  explicit JointSearch(const MemoryJointProblem& problem) : problem_(problem) {
+  explicit JointSearch(const JointMemoryProblem& problem) : problem_(problem) {
     assign_.batch = problem.batch;
     assign_.communication = problem.communication;
-    for (const MemoryJointKind& kind : problem.kinds) {
+    for (const JointMemoryKind& kind : problem.kinds) {
       assign_.tables.push_back(LeastTimes(kind));
     }
     for (const std::size_t kind : problem.gpus) {
@@ -53,7 +53,7 @@ class JointSearch {
     }
   }
 
-  Result<MemoryJointPlan> Run() {
+  Result<JointMemoryPlan> Run() {
     UCUDNN_RETURN_IF_ERROR(CheckMemory());
     std::optional<Assignment> found;
     bool optimal = false;
@@ -99,11 +99,11 @@ class JointSearch {
   }
 
   // The bounds of a kind's shares, of those that have one.
-  std::vector<BatchCost> LeastTimes(const MemoryJointKind& kind) const {
-    PlanFreedom freedom;
+  std::vector<BatchCost> LeastTimes(const JointMemoryKind& kind) const {
+    MemoryFreedom freedom;
     freedom.offloads_weights = problem_.request.offload_weights;
     freedom.recomputes = problem_.request.recompute;
-    freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
+    freedom.order = MemoryFreedom::Order::kUpdatesAnywhere;
     std::vector<BatchCost> costs;
     TrainingGraph graph = kind.graph;
     for (BatchSize batch = problem_.step; batch <= problem_.batch;
@@ -177,15 +177,15 @@ class JointSearch {
 
   // The texts name other batches' times: these are planned, too.
   Status Explain() {
-    for (bool again = true; again;) {
-      again = false;
+    for (bool planned = true; planned;) {
+      planned = false;
       joint_.shares = ExplainShares(assign_, joint_.assignment);
       for (std::size_t g = 0; g < problem_.gpus.size(); ++g) {
         const Place other(problem_.gpus[g], joint_.shares[g].other.batch);
         if (other.second == BatchSize(0) || planned_.count(other) > 0) continue;
         if (problem_.request.stop.stop_requested()) return {};
         UCUDNN_RETURN_IF_ERROR(Plan(other.first, other.second));
-        again = true;
+        planned = true;
       }
     }
     return {};
@@ -210,7 +210,7 @@ class JointSearch {
     joint_.makespan_whole.reset();
   }
 
-  std::vector<BatchCost> WholeTimes(const MemoryJointKind& kind) const {
+  std::vector<BatchCost> WholeTimes(const JointMemoryKind& kind) const {
     std::vector<BatchCost> costs;
     MemoryRequest request;
     request.budget = kind.budget;
@@ -237,11 +237,11 @@ class JointSearch {
     });
   }
 
-  const MemoryJointProblem& problem_;
+  const JointMemoryProblem& problem_;
   // Tables have plans' times where there are plans, and bounds elsewhere.
   AssignProblem assign_;
   std::map<Place, bool> planned_;  // whether there is a plan
-  MemoryJointPlan joint_;
+  JointMemoryPlan joint_;
 };
 
 }  // namespace
@@ -251,7 +251,7 @@ TrainingGraph AtBatch(TrainingGraph graph, BatchSize batch) {
   return graph;
 }
 
-Result<MemoryJointPlan> SolveJointMemory(const MemoryJointProblem& problem) {
+Result<JointMemoryPlan> SolveJointMemory(const JointMemoryProblem& problem) {
   UCUDNN_RETURN_IF_ERROR(Check(problem));
   return JointSearch(problem).Run();
 }

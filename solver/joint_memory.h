@@ -38,14 +38,14 @@
 namespace ucudnn {
 
 // GPUs of one model with the same memory for an iteration.
-struct MemoryJointKind {
+struct JointMemoryKind {
   TrainingGraph graph;  // with the model's costs; its batch does not matter
   Bytes budget;
 };
 
-struct MemoryJointProblem {
+struct JointMemoryProblem {
   BatchSize batch;
-  std::vector<MemoryJointKind> kinds;
+  std::vector<JointMemoryKind> kinds;
   std::vector<std::size_t> gpus;  // the kind of each
   BatchSize step{1};              // shares are multiples of it
   const MemoryPolicy* policy = nullptr;
@@ -55,7 +55,7 @@ struct MemoryJointProblem {
   std::vector<Nanoseconds> communication = {};  // as in AssignProblem
 };
 
-struct MemoryJointPlan {
+struct JointMemoryPlan {
   Assignment assignment;
   // No assignment is faster: the makespan itself unless `stop` ended the
   // search.
@@ -84,7 +84,7 @@ TrainingGraph AtBatch(TrainingGraph graph, BatchSize batch);
 // batches that can be planned add up to the mini-batch; kCancelled if `stop` is
 // requested before any assignment was planned; errors of the policy other than
 // that there is no plan. Pure and thread-safe.
-Result<MemoryJointPlan> SolveJointMemory(const MemoryJointProblem& problem);
+Result<JointMemoryPlan> SolveJointMemory(const JointMemoryProblem& problem);
 
 }  // namespace ucudnn
 

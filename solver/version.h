@@ -3,8 +3,8 @@
 
 namespace ucudnn {
 
-// The version of all code that turns measurements into plans: solver/, and
-// coordinator/planning. Whoever keeps plans keeps them under this version, and
+// The version of all code that turns measurements into plans: solver/, and how
+// the service asks it. Whoever keeps plans keeps them under this version, and
 // leaves plans of other versions alone.
 //
 // Raise it with every change after which the same inputs may have another plan,

@@ -61,8 +61,8 @@ def outcome(case):
     """ "passed", "failed" or "skipped"; a test that cannot be started has failed."""
     if case.get("status") == "run":
         return "passed"
-    told = case.find("skipped")
-    own = told is not None and told.get("message", "").startswith("SKIP_")
+    skipped = case.find("skipped")
+    own = skipped is not None and skipped.get("message", "").startswith("SKIP_")
     return "skipped" if own else "failed"
 
 

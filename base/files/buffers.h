@@ -1,8 +1,8 @@
 #ifndef UCUDNN_BASE_FILES_BUFFERS_H_
 #define UCUDNN_BASE_FILES_BUFFERS_H_
 
-// Buffers of known lifetimes: the input of static allocation
-// (solver/arena/allocation.h).
+// Buffers of known lifetimes: the input of static allocation, which gives each
+// an offset in one pool.
 //
 // The file form is CSV with a header, plain or gzip; columns are found by name
 // and unknown ones ignored:

@@ -55,8 +55,8 @@ struct Sides {
 };
 
 // Splits `total` padding of an axis over both sides: before and after.
-std::pair<std::int64_t, std::int64_t> Halves(std::int64_t total,
-                                             std::string_view auto_pad) {
+std::pair<std::int64_t, std::int64_t> SplitPadding(std::int64_t total,
+                                                   std::string_view auto_pad) {
   const std::int64_t less = total / 2;
   const std::int64_t more = total - less;
   return auto_pad == "SAME_LOWER" ? std::pair(more, less)
@@ -66,7 +66,8 @@ std::pair<std::int64_t, std::int64_t> Halves(std::int64_t total,
 Sides Halved(const Spatial& total, std::string_view auto_pad) {
   Sides sides;
   for (std::size_t i = 0; i < 3; ++i) {
-    std::tie(sides.before[i], sides.after[i]) = Halves(total[i], auto_pad);
+    std::tie(sides.before[i], sides.after[i]) =
+        SplitPadding(total[i], auto_pad);
   }
   return sides;
 }
@@ -375,7 +376,7 @@ std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
     if (same) {
       const std::int64_t total =
           SamePadding(in[i], window.extent, window.stride);
-      std::tie(window.before, window.after) = Halves(total, *auto_pad);
+      std::tie(window.before, window.after) = SplitPadding(total, *auto_pad);
     }
     if (IntegerAttribute(node, "ceil_mode", 0) != 0) {
       window.after =

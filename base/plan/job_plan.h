@@ -25,7 +25,7 @@ inline constexpr int kMaxRanks = 1 << 16;
 // within workspaces.
 struct JobMemory {
   Bytes budget;                 // of each device; 0: the device model's memory
-  std::string policy = "best";  // of solver/memory/policies.h
+  std::string policy = "best";  // docs/memory.md lists them
   bool recompute = false;
   bool offload_weights = false;
 
@@ -117,8 +117,8 @@ std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks);
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in
-// [0, 2^62] ns and weights in [0, 1]. Whether the plan is one for a job is
-// asked by client/session/plan_check.h.
+// [0, 2^62] ns and weights in [0, 1]. Whether a job may use the plan is another
+// question.
 Status Validate(const JobPlan& plan);
 
 }  // namespace ucudnn

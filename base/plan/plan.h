@@ -17,8 +17,8 @@
 namespace ucudnn {
 
 // Which micro-batch sizes a division may use; the mini-batch itself always may.
-// Adaptive: those that solver/micro_batch/adaptive.h chose to measure, so every
-// size that there are measurements of.
+// Adaptive: those that were chosen to be measured, so every size that there are
+// measurements of.
 enum class BatchPolicy { kAll, kPowerOfTwo, kUndivided, kAdaptive };
 inline constexpr std::array kBatchPolicies = {
     BatchPolicy::kAll, BatchPolicy::kPowerOfTwo, BatchPolicy::kUndivided,

@@ -15,8 +15,7 @@
 //
 // A kernel also has `offset_bytes` and `problem` (base/conv_problem.h) where
 // the plan knows them. A job's plan has its request and the ranks, each with a
-// workspace plan; its fields are those of v1::Plan
-// (proto/ucudnn/v1/types.proto), as a message of which it is written. Bytes are
+// workspace plan; it is written as the message in which plans travel. Bytes are
 // integers. Times are numbers of microseconds, exact to the nanosecond up to
 // 2^51 ns (26 days).
 

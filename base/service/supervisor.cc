@@ -37,8 +37,8 @@ void Supervisor::Alive() {
   {
     const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
-    if (told_alive_ && now - *told_alive_ < watchdog_interval_ / 4) return;
-    told_alive_ = now;
+    if (last_alive_ && now - *last_alive_ < watchdog_interval_ / 4) return;
+    last_alive_ = now;
   }
   Send("WATCHDOG=1");
 }

@@ -37,7 +37,7 @@ class Supervisor {
   std::string socket_;                             // empty: nobody listens
   std::chrono::microseconds watchdog_interval_{};  // zero: none
   std::mutex mutex_;
-  std::optional<Clock::time_point> told_alive_;
+  std::optional<Clock::time_point> last_alive_;
 };
 
 }  // namespace ucudnn

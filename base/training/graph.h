@@ -115,15 +115,15 @@ struct TaskWork {
   friend bool operator==(const TaskWork&, const TaskWork&) = default;
 };
 
-// How a task runs again, where that is not how it runs first: a framework's own
-// operator makes a tensor, and a recipe computes it again.
-struct TaskAgain {
+// How a task runs again where that is not how it ran first: a framework's own
+// operator made a tensor, and a recipe computes it again.
+struct TaskRecipe {
   Nanoseconds time{0};
-  // Blocks besides those of the task, each once.
+  // Blocks that the task itself does not use, each once.
   std::vector<std::size_t> reads;
   std::vector<std::size_t> writes;  // temporary
 
-  friend bool operator==(const TaskAgain&, const TaskAgain&) = default;
+  friend bool operator==(const TaskRecipe&, const TaskRecipe&) = default;
 };
 
 struct Task {
@@ -135,7 +135,7 @@ struct Task {
   // Can run again whenever its inputs are present, with the same result.
   bool recomputable = false;
   TaskWork work = {};
-  std::optional<TaskAgain> again = {};  // only in recorded steps
+  std::optional<TaskRecipe> recipe = {};  // only in recorded steps
 
   friend bool operator==(const Task&, const Task&) = default;
 };
@@ -173,7 +173,7 @@ std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
                               BatchSize batch);
 
 // The CostsAt of a convolution for every measured batch up to `batch`, as
-// points for divisions (solver/micro_batch/wr.h); empty for other tasks.
+// points for divisions into micro-batches; empty for other tasks.
 // Without measurements: for the batch itself and the powers of two below it.
 std::vector<MeasuredPoint> PointsOf(const TrainingGraph& graph,
                                     const Task& task, BatchSize batch);

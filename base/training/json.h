@@ -72,8 +72,8 @@ nlohmann::ordered_json ToJson(const std::vector<TaskPart>& parts);
 // (256), the ideals, `feasible` (true; nothing else is accepted), a round's or
 // a part's `count` (1). kInvalidArgument as above; also if the plan is of
 // another network, precision or batch, or names a block or task that is not in
-// the graph. Whether an iteration can run it is asked by
-// solver/check/memory_plan.h, which takes whatever this accepts.
+// the graph. Whether an iteration can run it is another question, which may be
+// asked of whatever this accepts.
 Result<MemoryPlan> MemoryPlanOf(const nlohmann::ordered_json& json,
                                 const TrainingGraph& graph, std::string path);
 

@@ -9,8 +9,8 @@
 // stream and all that it waits for have ended, and events are listed by start.
 // So the times are what an executor gets that enqueues every stream in list
 // order, records an event where another stream's `after` names one, and waits
-// there. Safety follows from order alone: solver/check/memory_plan.h has the
-// rules.
+// there. That a plan is safe follows from order alone; docs/memory.md says how
+// it is checked.
 
 #include <array>
 #include <cstddef>
@@ -122,7 +122,7 @@ struct MemoryPlan {
   // only one with updates.
   std::vector<MemoryRound> rounds;
 
-  // Sums over the iteration; Summarise (solver/memory/summary.h) fills them in.
+  // Sums over the iteration.
   Nanoseconds time{0};
   Nanoseconds stall{0};  // time without a task on kCompute
   Bytes peak;            // the largest offset + bytes

@@ -83,9 +83,9 @@ Json OrNull(const std::optional<T>& value, Show show) {
 }
 
 // Reads a plan of one graph.
-class PlanReader {
+class JsonReader {
  public:
-  explicit PlanReader(const TrainingGraph& graph) : graph_(graph) {
+  explicit JsonReader(const TrainingGraph& graph) : graph_(graph) {
     for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
       blocks_.emplace(graph.blocks[i].name, i);
     }
@@ -358,7 +358,7 @@ Json ToJsonWithGraph(const MemoryPlan& plan, const TrainingGraph& graph) {
 
 Result<MemoryPlan> MemoryPlanOf(const Json& json, const TrainingGraph& graph,
                                 std::string path) {
-  return PlanReader(graph).Read(json, std::move(path));
+  return JsonReader(graph).Read(json, std::move(path));
 }
 
 }  // namespace ucudnn

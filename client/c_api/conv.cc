@@ -19,7 +19,7 @@
 #define UCUDNN_EXPORT __attribute__((visibility("default")))
 
 struct ucudnn_conv_device {
-  std::shared_ptr<ucudnn::PlanningDevice> device;
+  std::shared_ptr<ucudnn::ConvDevice> device;
   std::string kind;
 };
 
@@ -54,21 +54,19 @@ int OpenWith(ucudnn_conv_device** device, bool deterministic,
     UCUDNN_ASSIGN_OR_RETURN(auto backend, open());
     auto opened = std::make_unique<ucudnn_conv_device>();
     UCUDNN_ASSIGN_OR_RETURN(
-        opened->device,
-        PlanningDevice::Create(std::move(backend), deterministic,
-                               ProcessEnvironment()));
+        opened->device, ConvDevice::Create(std::move(backend), deterministic,
+                                           ProcessEnvironment()));
     opened->kind = ToString(opened->device->info().kind);
     *device = opened.release();
     return {};
   });
 }
 
-Result<PlanningDevice::Kernel> ReadKernel(const char* problem,
-                                          std::int64_t batch) {
+Result<ConvDevice::Kernel> ReadKernel(const char* problem, std::int64_t batch) {
   if (problem == nullptr) return IsNull("problem");
   auto read = ParseConvProblem(problem);
   if (!read) return Within("problem", std::move(read).error());
-  return PlanningDevice::Kernel{*std::move(read), BatchSize(batch)};
+  return ConvDevice::Kernel{*std::move(read), BatchSize(batch)};
 }
 
 std::unique_ptr<ucudnn_conv> Wrap(
@@ -121,7 +119,7 @@ NormBackward Read(const ucudnn_conv_norm_backward_args& args) {
 }  // namespace ucudnn::c_api
 
 using ucudnn::Bytes;
-using ucudnn::PlanningDevice;
+using ucudnn::ConvDevice;
 using ucudnn::Status;
 
 extern "C" {
@@ -187,7 +185,7 @@ UCUDNN_EXPORT int ucudnn_conv_divide(ucudnn_conv_device* device,
     if (device == nullptr) return ucudnn::c_api::IsNull("device");
     if (problems == nullptr) return ucudnn::c_api::IsNull("problems");
     if (batches == nullptr) return ucudnn::c_api::IsNull("batches");
-    std::vector<PlanningDevice::Kernel> kernels;
+    std::vector<ConvDevice::Kernel> kernels;
     for (size_t i = 0; i < count; ++i) {
       UCUDNN_ASSIGN_OR_RETURN(
           kernels.emplace_back(),

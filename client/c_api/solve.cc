@@ -319,13 +319,13 @@ UCUDNN_EXPORT int ucudnn_solve_check_memory_plan(const char* plan,
   using namespace ucudnn;
   return Call(plan, plan_size, "", answer,
               [=](std::string_view text, std::string_view) -> Answer {
-                std::optional<MemoryProblem::Input> beside;
+                std::optional<MemoryProblem::Input> graph_input;
                 if (graph != nullptr) {
-                  beside = {std::string(graph, graph_size), "graph"};
+                  graph_input = {std::string(graph, graph_size), "graph"};
                 }
                 UCUDNN_ASSIGN_OR_RETURN(
-                    const std::vector<CheckedMemoryPlan> checked,
-                    CheckMemoryPlans({std::string(text), "plan"}, beside));
+                    const std::vector<CheckedMemory> checked,
+                    CheckMemoryPlans({std::string(text), "plan"}, graph_input));
                 return ToJson(checked);
               });
 }

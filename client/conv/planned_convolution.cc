@@ -40,7 +40,7 @@ Status CheckAlignment(const void* workspace) {
 
 }  // namespace
 
-Result<std::shared_ptr<PlanningDevice>> PlanningDevice::Create(
+Result<std::shared_ptr<ConvDevice>> ConvDevice::Create(
     std::unique_ptr<ConvBackend> backend, bool deterministic,
     const Environment& environment) {
   UCUDNN_ASSIGN_OR_RETURN(DropInSettings settings,
@@ -62,20 +62,20 @@ Result<std::shared_ptr<PlanningDevice>> PlanningDevice::Create(
         (settings.deterministic ? "conv-deterministic" : "conv");
   }
   std::string kind = ToString(backend->device().info().kind);
-  return std::shared_ptr<PlanningDevice>(new PlanningDevice(
+  return std::shared_ptr<ConvDevice>(new ConvDevice(
       std::move(backend),
       {.settings = std::move(settings), .kind = std::move(kind), .ask = {}}));
 }
 
-PlanningDevice::PlanningDevice(std::unique_ptr<ConvBackend> backend,
-                               LocalPlanner::Options options)
+ConvDevice::ConvDevice(std::unique_ptr<ConvBackend> backend,
+                       LocalSolver::Options options)
     : backend_(std::move(backend)), planner_(std::move(options)) {}
 
-LocalPlanner::Bench PlanningDevice::Bench() {
+LocalSolver::Bench ConvDevice::Bench() {
   return [this]() -> Result<Device*> { return &backend_->device(); };
 }
 
-Result<std::unique_ptr<PlannedConvolution>> PlanningDevice::Plan(
+Result<std::unique_ptr<PlannedConvolution>> ConvDevice::Plan(
     const ConvProblem& problem, BatchSize batch, Bytes limit) {
   UCUDNN_RETURN_IF_ERROR(CheckRequest(problem, batch, limit));
   const std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ Result<std::unique_ptr<PlannedConvolution>> PlanningDevice::Plan(
   return tl::unexpected<Error>(std::move(plan).error());
 }
 
-Result<std::vector<std::unique_ptr<PlannedConvolution>>> PlanningDevice::Divide(
+Result<std::vector<std::unique_ptr<PlannedConvolution>>> ConvDevice::Divide(
     std::span<const Kernel> kernels, Bytes total) {
   for (const Kernel& kernel : kernels) {
     UCUDNN_RETURN_IF_ERROR(CheckRequest(kernel.problem, kernel.batch, total));
@@ -105,7 +105,7 @@ Result<std::vector<std::unique_ptr<PlannedConvolution>>> PlanningDevice::Divide(
   return prepared;
 }
 
-Result<std::unique_ptr<PlannedConvolution>> PlanningDevice::Prepare(
+Result<std::unique_ptr<PlannedConvolution>> ConvDevice::Prepare(
     KernelPlan plan) {
   std::unique_ptr<PlannedConvolution> prepared(
       new PlannedConvolution(shared_from_this(), std::move(plan)));
@@ -128,7 +128,7 @@ Result<std::unique_ptr<PlannedConvolution>> PlanningDevice::Prepare(
   return prepared;
 }
 
-PlannedConvolution::PlannedConvolution(std::shared_ptr<PlanningDevice> device,
+PlannedConvolution::PlannedConvolution(std::shared_ptr<ConvDevice> device,
                                        KernelPlan plan)
     : device_(std::move(device)),
       plan_(std::move(plan)),

@@ -2,7 +2,7 @@
 #define UCUDNN_CLIENT_CONV_PLANNED_CONVOLUTION_H_
 
 // Convolutions of a program that brings the stream, the operands and the
-// workspace, such as PyTorch. Each is planned on its own by LocalPlanner
+// workspace, such as PyTorch. Each is planned on its own by LocalSolver
 // (client/dropin/planner), from measurements made on the same device, and then
 // enqueued micro-batch by micro-batch.
 //
@@ -29,15 +29,15 @@ namespace ucudnn {
 
 class PlannedConvolution;
 
-class PlanningDevice : public std::enable_shared_from_this<PlanningDevice> {
+class ConvDevice : public std::enable_shared_from_this<ConvDevice> {
  public:
-  using Kernel = LocalPlanner::Kernel;
+  using Kernel = LocalSolver::Kernel;
 
   // Plans with these environment variables (client/config/dropin_settings.h):
   // UCUDNN_BATCH_SIZE_POLICY, by default adaptive; UCUDNN_CACHE_DIR, whose
   // folder conv/ keeps the measurements; UCUDNN_DETERMINISTIC, as if
   // `deterministic`; UCUDNN_VERBOSE. kInvalidArgument if one is malformed.
-  static Result<std::shared_ptr<PlanningDevice>> Create(
+  static Result<std::shared_ptr<ConvDevice>> Create(
       std::unique_ptr<ConvBackend> backend, bool deterministic,
       const Environment& environment);
 
@@ -46,7 +46,7 @@ class PlanningDevice : public std::enable_shared_from_this<PlanningDevice> {
   // The fastest plan within `limit`, ready to run. Measures unless the
   // measurements are known: seconds at first. Waits for its own work on the
   // device, so no stream may be captured in the `global` mode meanwhile.
-  // Errors of LocalPlanner::Plan.
+  // Errors of LocalSolver::Plan.
   Result<std::unique_ptr<PlannedConvolution>> Plan(const ConvProblem& problem,
                                                    BatchSize batch,
                                                    Bytes limit);
@@ -57,14 +57,14 @@ class PlanningDevice : public std::enable_shared_from_this<PlanningDevice> {
  private:
   friend class PlannedConvolution;
   friend class PreparedNorm;
-  PlanningDevice(std::unique_ptr<ConvBackend> backend,
-                 LocalPlanner::Options options);
-  LocalPlanner::Bench Bench();
+  ConvDevice(std::unique_ptr<ConvBackend> backend,
+             LocalSolver::Options options);
+  LocalSolver::Bench Bench();
   Result<std::unique_ptr<PlannedConvolution>> Prepare(KernelPlan plan);
 
   std::mutex mutex_;  // guards the backend
   const std::unique_ptr<ConvBackend> backend_;
-  LocalPlanner planner_;
+  LocalSolver planner_;
 };
 
 class PlannedConvolution {
@@ -86,10 +86,10 @@ class PlannedConvolution {
              Bytes workspace_size);
 
  private:
-  friend class PlanningDevice;
-  PlannedConvolution(std::shared_ptr<PlanningDevice> device, KernelPlan plan);
+  friend class ConvDevice;
+  PlannedConvolution(std::shared_ptr<ConvDevice> device, KernelPlan plan);
 
-  const std::shared_ptr<PlanningDevice> device_;
+  const std::shared_ptr<ConvDevice> device_;
   const KernelPlan plan_;
   const ImageStrides strides_;
   std::vector<std::unique_ptr<Convolution>> convolutions_;

@@ -6,7 +6,7 @@
 namespace ucudnn {
 
 Result<std::unique_ptr<PreparedNorm>> PreparedNorm::Create(
-    std::shared_ptr<PlanningDevice> device, const NormProblem& problem) {
+    std::shared_ptr<ConvDevice> device, const NormProblem& problem) {
   UCUDNN_RETURN_IF_ERROR(Validate(problem));
   const std::lock_guard lock(device->mutex_);
   UCUDNN_ASSIGN_OR_RETURN(auto norm, device->backend_->PrepareNorm(problem));
@@ -14,7 +14,7 @@ Result<std::unique_ptr<PreparedNorm>> PreparedNorm::Create(
       new PreparedNorm(std::move(device), std::move(norm)));
 }
 
-PreparedNorm::PreparedNorm(std::shared_ptr<PlanningDevice> device,
+PreparedNorm::PreparedNorm(std::shared_ptr<ConvDevice> device,
                            std::unique_ptr<FusedNorm> norm)
     : device_(std::move(device)), norm_(std::move(norm)) {}
 

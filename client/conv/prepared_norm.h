@@ -17,7 +17,7 @@ class PreparedNorm {
  public:
   // Takes microseconds. Errors of ConvBackend::PrepareNorm.
   static Result<std::unique_ptr<PreparedNorm>> Create(
-      std::shared_ptr<PlanningDevice> device, const NormProblem& problem);
+      std::shared_ptr<ConvDevice> device, const NormProblem& problem);
   ~PreparedNorm();
   PreparedNorm(const PreparedNorm&) = delete;
   PreparedNorm& operator=(const PreparedNorm&) = delete;
@@ -33,10 +33,10 @@ class PreparedNorm {
                   const NormWorkspace& workspace);
 
  private:
-  PreparedNorm(std::shared_ptr<PlanningDevice> device,
+  PreparedNorm(std::shared_ptr<ConvDevice> device,
                std::unique_ptr<FusedNorm> norm);
 
-  const std::shared_ptr<PlanningDevice> device_;
+  const std::shared_ptr<ConvDevice> device_;
   std::unique_ptr<FusedNorm> norm_;
 };
 

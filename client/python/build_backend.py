@@ -27,10 +27,10 @@ def _settings() -> Dict[str, str]:
     """The plain strings of pyproject.toml, and the package's version; tomllib came
     with Python 3.11."""
     text = (HERE / "pyproject.toml").read_text(encoding="utf-8")
-    told = dict(re.findall(r'^([a-z-]+) = "(.*)"$', text, re.MULTILINE))
+    settings = dict(re.findall(r'^([a-z-]+) = "(.*)"$', text, re.MULTILINE))
     text = (HERE / "ucudnn" / "__init__.py").read_text(encoding="utf-8")
-    (told["version"],) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
-    return told
+    (settings["version"],) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    return settings
 
 
 def _hash(content: bytes) -> str:

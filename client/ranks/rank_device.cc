@@ -7,7 +7,7 @@
 
 #include "base/service/host.h"
 #include "client/config/variables.h"
-#include "device/registry.h"
+#include "device/open_devices.h"
 
 namespace ucudnn {
 namespace {

@@ -147,13 +147,13 @@ Status Ranks::ShareProgress(Deadline deadline) {
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      const std::vector<std::string> told,
+      const std::vector<std::string> paths,
       AllGather(mine == nullptr ? "" : place + "\n" + mine->path(), deadline));
   if (mine == nullptr) return {};
-  progress_.resize(told.size());
-  for (std::size_t r = 0; r < told.size(); ++r) {
-    if (!told[r].starts_with(place + "\n")) continue;
-    if (auto opened = SharedMemory::Open(told[r].substr(place.size() + 1),
+  progress_.resize(paths.size());
+  for (std::size_t r = 0; r < paths.size(); ++r) {
+    if (!paths[r].starts_with(place + "\n")) continue;
+    if (auto opened = SharedMemory::Open(paths[r].substr(place.size() + 1),
                                          sizeof(Progress))) {
       progress_[r] = *std::move(opened);
     }
@@ -369,16 +369,16 @@ Result<SharedMemory*> Ranks::Window(std::size_t bytes, Deadline deadline) {
       path = window->path();
     }
   }
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> told,
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                           AllGather(place + "\n" + path, deadline));
-  const std::string first = told[0].substr(0, told[0].find('\n') + 1);
+  const std::string first = paths[0].substr(0, paths[0].find('\n') + 1);
   const bool near =
-      first.size() > 1 && told[0].size() > first.size() &&
-      std::all_of(told.begin(), told.end(), [&](const std::string& text) {
+      first.size() > 1 && paths[0].size() > first.size() &&
+      std::all_of(paths.begin(), paths.end(), [&](const std::string& text) {
         return text.starts_with(first);
       });
   if (near && rank_ != 0) {
-    if (auto opened = SharedMemory::Open(told[0].substr(first.size()), size)) {
+    if (auto opened = SharedMemory::Open(paths[0].substr(first.size()), size)) {
       window = *std::move(opened);
     }
   }

@@ -104,9 +104,9 @@ std::string PercentCell(const std::optional<double>& part) {
 // The processors of the rank's machine that others than the ranks kept busy.
 double Others(const std::vector<RankReport>& ranks, const RankReport& rank) {
   double others = rank.host_load->load;
-  for (const RankReport& beside : ranks) {
-    if (beside.host_load && beside.host == rank.host) {
-      others -= beside.host_load->own;
+  for (const RankReport& other : ranks) {
+    if (other.host_load && other.host == rank.host) {
+      others -= other.host_load->own;
     }
   }
   return others;
@@ -115,8 +115,7 @@ double Others(const std::vector<RankReport>& ranks, const RankReport& rank) {
 // Whether others took so much that nothing that was measured can be compared.
 bool OnBusyHost(const std::vector<RankReport>& ranks, const RankReport& rank) {
   constexpr double kMost = 0.1;
-  return rank.host_load &&
-         Others(ranks, rank) > kMost * rank.host_load->cores;
+  return rank.host_load && Others(ranks, rank) > kMost * rank.host_load->cores;
 }
 
 std::string DeviationCell(const std::optional<double>& deviation, bool busy) {
@@ -136,10 +135,11 @@ std::optional<HostLoad> LoadFrom(const Json& json) {
 
 // A line for each machine that others kept busy.
 std::string BusyHosts(const std::vector<RankReport>& ranks) {
-  std::set<std::string> told;
+  std::set<std::string> reported;
   std::string text;
   for (const RankReport& rank : ranks) {
-    if (!OnBusyHost(ranks, rank) || !told.insert(rank.host).second) continue;
+    if (!OnBusyHost(ranks, rank) || !reported.insert(rank.host).second)
+      continue;
     text += fmt::format(
         "{}: this machine is busy (others used {:.1f} of {} cores): measured "
         "times are not comparable with predicted ones\n",

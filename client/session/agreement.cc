@@ -186,7 +186,7 @@ class Steps {
     }
     for (;;) {
       UCUDNN_RETURN_IF_ERROR(Offer(search));
-      FoundPlan& found = agreement_.found;
+      PlanSearch::Found& found = agreement_.found;
       if (found.source == PlanSource::kUndivided) {
         UCUDNN_ASSIGN_OR_RETURN(found.plan, Undivided());
         return {};
@@ -213,7 +213,7 @@ class Steps {
 
   // A cache that cannot be written fails no job.
   void Keep(PlanSearch& search) {
-    FoundPlan& found = agreement_.found;
+    PlanSearch::Found& found = agreement_.found;
     if (const Status kept = search.Accept(found); !kept) {
       found.plan.reasons.push_back(
           fmt::format("the plan is not cached: {}", kept.error().message));

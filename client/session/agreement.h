@@ -19,7 +19,7 @@ namespace ucudnn {
 
 // What all ranks know after they have agreed.
 struct Agreement {
-  FoundPlan found;
+  PlanSearch::Found found;
   std::string reason;  // see Session::reason
   SessionConfig config;
   // By rank.

@@ -87,13 +87,14 @@ class JobLink::Worker {
         ending = ending_;
         answered_ = false;
       }
-      const bool told = Round(ending);
+      const bool delivered = Round(ending);
       if (ending) return;
       // Jitter, so that the ranks of all jobs do not return to a coordinator at
       // once.
       const Milliseconds pause =
-          told ? pause_
-               : Backoff(pause_).Next() + PartOf(options_.reconnect_spread);
+          delivered
+              ? pause_
+              : Backoff(pause_).Next() + PartOf(options_.reconnect_spread);
       // Only a new answer ends the pause early; an undelivered one waits for
       // the next round, like everything else.
       std::unique_lock lock(mutex_);

@@ -37,13 +37,13 @@ class Budget {
 
 }  // namespace
 
-Result<std::optional<FoundPlan>> PlanSearch::Next() {
+Result<std::optional<PlanSearch::Found>> PlanSearch::Next() {
   while (step_ < 3) {
     const int step = step_++;
-    UCUDNN_ASSIGN_OR_RETURN(std::optional<FoundPlan> found,
-                            step == 0   ? FromFile()
-                            : step == 1 ? FromCoordinator()
-                                        : FromCache());
+    UCUDNN_ASSIGN_OR_RETURN(std::optional<Found> found, step == 0 ? FromFile()
+                                                        : step == 1
+                                                            ? FromCoordinator()
+                                                            : FromCache());
     if (!found) continue;
     where_ = found->where;
     return found;
@@ -55,7 +55,7 @@ void PlanSearch::Reject(std::string why) {
   passed_over_.push_back(fmt::format("{}: {}", where_, why));
 }
 
-Status PlanSearch::Accept(const FoundPlan& found) {
+Status PlanSearch::Accept(const Found& found) {
   if (found.source != PlanSource::kCoordinator || config_.cache_dir.empty()) {
     return {};
   }
@@ -76,8 +76,8 @@ std::string PlanSearch::cache_path() const {
                                KernelsText(config_.kernels)));
 }
 
-std::optional<FoundPlan> PlanSearch::IfFitting(FoundPlan found,
-                                               bool with_limits) {
+std::optional<PlanSearch::Found> PlanSearch::IfFitting(Found found,
+                                                       bool with_limits) {
   const Status fits =
       CheckPlan(found.plan, config_.request, config_.kernels, with_limits);
   if (fits) return found;
@@ -86,18 +86,18 @@ std::optional<FoundPlan> PlanSearch::IfFitting(FoundPlan found,
   return std::nullopt;
 }
 
-Result<std::optional<FoundPlan>> PlanSearch::FromFile() {
+Result<std::optional<PlanSearch::Found>> PlanSearch::FromFile() {
   if (config_.plan_file.empty()) return std::nullopt;
   auto plan = OfInput(ReadPlanFile(config_.plan_file));
   if (!plan) return Within("plan file", std::move(plan).error());
-  FoundPlan found;
+  Found found;
   found.source = PlanSource::kPlanFile;
   found.where = fmt::format("plan file {}", config_.plan_file);
   found.plan = *std::move(plan);
   return IfFitting(std::move(found), config_.limits_chosen);
 }
 
-Result<std::optional<FoundPlan>> PlanSearch::FromCoordinator() {
+Result<std::optional<PlanSearch::Found>> PlanSearch::FromCoordinator() {
   if (config_.coordinators.empty()) {
     passed_over_.emplace_back("no coordinator is named (UCUDNN_COORDINATOR)");
     return std::nullopt;
@@ -111,7 +111,7 @@ Result<std::optional<FoundPlan>> PlanSearch::FromCoordinator() {
   return std::nullopt;
 }
 
-Result<FoundPlan> PlanSearch::AskCoordinator() const {
+Result<PlanSearch::Found> PlanSearch::AskCoordinator() const {
   using Connection = ServiceCaller<v1::CoordinatorService>;
   using Stub = Connection::Stub;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -165,7 +165,7 @@ Result<FoundPlan> PlanSearch::AskCoordinator() const {
     return Within(fmt::format("coordinator {}", connection->name()),
                   std::move(error));
   }
-  FoundPlan found;
+  Found found;
   found.source = PlanSource::kCoordinator;
   found.where =
       fmt::format("plan {} of coordinator {}", plan->id(), connection->name());
@@ -175,7 +175,7 @@ Result<FoundPlan> PlanSearch::AskCoordinator() const {
   return found;
 }
 
-Result<std::optional<FoundPlan>> PlanSearch::FromCache() {
+Result<std::optional<PlanSearch::Found>> PlanSearch::FromCache() {
   if (config_.cache_dir.empty()) {
     passed_over_.emplace_back("there is no cache directory");
     return std::nullopt;
@@ -192,7 +192,7 @@ Result<std::optional<FoundPlan>> PlanSearch::FromCache() {
     passed_over_.push_back("cached plan: " + plan.error().message);
     return std::nullopt;
   }
-  FoundPlan found;
+  Found found;
   found.source = PlanSource::kCache;
   found.where = fmt::format("cached plan {} in {}", plan->id, path);
   found.plan = *std::move(plan);

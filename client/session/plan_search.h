@@ -23,14 +23,14 @@
 
 namespace ucudnn {
 
-struct FoundPlan {
-  PlanSource source = PlanSource::kUndivided;
-  JobPlan plan;
-  std::string where;  // "plan 7 of coordinator a:7460", for people
-};
-
 class PlanSearch {
  public:
+  struct Found {
+    PlanSource source = PlanSource::kUndivided;
+    JobPlan plan;
+    std::string where;  // "plan 7 of coordinator a:7460", for people
+  };
+
   explicit PlanSearch(SessionConfig config) : config_(std::move(config)) {}
 
   // The next plan that fits the job (CheckPlan), or nothing. Takes up to
@@ -38,12 +38,12 @@ class PlanSearch {
   // the job names what does not exist, which no outage explains:
   // kInvalidArgument if its plan file cannot be read, kNotFound if a
   // coordinator does not know its network, which has no layers to register.
-  Result<std::optional<FoundPlan>> Next();
+  Result<std::optional<Found>> Next();
   // The plan that Next gave last is of no use, because of `why`.
   void Reject(std::string why);
   // The plan is good: keeps it in the cache if it comes from the coordinator.
   // Errors of ReplaceFile (base/files/file.h).
-  Status Accept(const FoundPlan& found);
+  Status Accept(const Found& found);
 
   // Why what was passed over was, in order; one line, empty if nothing was.
   std::string reason() const;
@@ -53,12 +53,12 @@ class PlanSearch {
 
  private:
   // Nothing: it is passed over, or not named.
-  Result<std::optional<FoundPlan>> FromFile();
-  Result<std::optional<FoundPlan>> FromCoordinator();
-  Result<std::optional<FoundPlan>> FromCache();
-  Result<FoundPlan> AskCoordinator() const;
+  Result<std::optional<Found>> FromFile();
+  Result<std::optional<Found>> FromCoordinator();
+  Result<std::optional<Found>> FromCache();
+  Result<Found> AskCoordinator() const;
   // The plan if it fits; otherwise it is passed over.
-  std::optional<FoundPlan> IfFitting(FoundPlan found, bool with_limits);
+  std::optional<Found> IfFitting(Found found, bool with_limits);
 
   SessionConfig config_;
   int step_ = 0;

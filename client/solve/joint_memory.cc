@@ -58,7 +58,7 @@ Result<JointMemoryAnswer> SolveJointMemory(const MemoryProblem& problem,
                                            std::vector<JointMemoryGpu> gpus,
                                            BatchSize step) {
   JointMemoryAnswer answer;
-  MemoryJointProblem& joint = answer.problem;
+  JointMemoryProblem& joint = answer.problem;
   joint.batch = problem.batch;
   joint.step = step;
   joint.request = problem.request;
@@ -87,7 +87,7 @@ Result<JointMemoryAnswer> SolveJointMemory(const MemoryProblem& problem,
 }
 
 OrderedJson ToJson(const JointMemoryAnswer& answer) {
-  const MemoryJointPlan& joint = answer.plan;
+  const JointMemoryPlan& joint = answer.plan;
   const double batch = static_cast<double>(answer.problem.batch.count());
   OrderedJson plans = OrderedJson::array();
   std::map<std::pair<std::size_t, BatchSize>, std::size_t> places;

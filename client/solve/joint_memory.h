@@ -28,8 +28,8 @@ struct JointMemoryGpu {
 
 struct JointMemoryAnswer {
   std::vector<JointMemoryGpu> gpus;
-  MemoryJointProblem problem;
-  MemoryJointPlan plan;
+  JointMemoryProblem problem;
+  JointMemoryPlan plan;
 
   // Null if the GPU is left out.
   const MemoryPlan* PlanOf(std::size_t gpu) const;

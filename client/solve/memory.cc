@@ -8,9 +8,9 @@
 #include "base/service/time_limit.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
-#include "base/training/split.h"
 #include "base/training/task_times.h"
 #include "solver/memory/modnn/host_updates.h"
+#include "solver/memory/split/split.h"
 
 namespace ucudnn {
 namespace {

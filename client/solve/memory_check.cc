@@ -19,12 +19,12 @@ Result<SharedGraph> Shared(Result<TrainingGraph> graph) {
   return std::make_shared<const TrainingGraph>(*std::move(graph));
 }
 
-class PlansCheck {
+class DocumentCheck {
  public:
   // Null if the plans have graphs of their own.
-  explicit PlansCheck(SharedGraph graph) : graph_(std::move(graph)) {}
+  explicit DocumentCheck(SharedGraph graph) : graph_(std::move(graph)) {}
 
-  Result<std::vector<CheckedMemoryPlan>> Run(const OrderedJson& json) {
+  Result<std::vector<CheckedMemory>> Run(const OrderedJson& json) {
     JsonObject object(json, "");
     if (object.Has("kernels") || object.Has("ranks")) {
       return Fail(Code::kInvalidArgument,
@@ -76,7 +76,7 @@ class PlansCheck {
   }
 
   SharedGraph graph_;
-  std::vector<CheckedMemoryPlan> checked_;
+  std::vector<CheckedMemory> checked_;
 };
 
 std::size_t EventsOf(const MemoryPlan& plan) {
@@ -87,22 +87,22 @@ std::size_t EventsOf(const MemoryPlan& plan) {
 
 }  // namespace
 
-Result<std::vector<CheckedMemoryPlan>> CheckMemoryPlans(
+Result<std::vector<CheckedMemory>> CheckMemoryPlans(
     const MemoryProblem::Input& plans,
     const std::optional<MemoryProblem::Input>& graph) {
-  SharedGraph beside;
+  SharedGraph shared_graph;
   if (graph) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        beside, Shared(ParseTrainingGraph(graph->contents, graph->source)));
+    UCUDNN_ASSIGN_OR_RETURN(shared_graph, Shared(ParseTrainingGraph(
+                                              graph->contents, graph->source)));
   }
   auto checked = ParseJson(plans.contents).and_then([&](const OrderedJson& j) {
-    return PlansCheck(std::move(beside)).Run(j);
+    return DocumentCheck(std::move(shared_graph)).Run(j);
   });
   if (!checked) return Within(plans.source, std::move(checked).error());
   return checked;
 }
 
-OrderedJson ToJson(const std::vector<CheckedMemoryPlan>& checked) {
+OrderedJson ToJson(const std::vector<CheckedMemory>& checked) {
   OrderedJson plans = OrderedJson::array();
   for (const auto& [graph, plan] : checked) {
     plans.push_back({{"policy", plan.policy},

@@ -16,7 +16,7 @@
 
 namespace ucudnn {
 
-struct CheckedMemoryPlan {
+struct CheckedMemory {
   std::shared_ptr<const TrainingGraph> graph;
   MemoryPlan plan;
 };
@@ -28,12 +28,12 @@ struct CheckedMemoryPlan {
 // input, and either the field, its value and what is accepted, or the rule that
 // a plan breaks and where (solver/check/memory_plan.h): "plan.json: R14 event
 // 17 (...): ...". Thread-safe. O(events * live blocks) of each plan.
-Result<std::vector<CheckedMemoryPlan>> CheckMemoryPlans(
+Result<std::vector<CheckedMemory>> CheckMemoryPlans(
     const MemoryProblem::Input& plans,
     const std::optional<MemoryProblem::Input>& graph);
 
 // {"plans":[{"policy":...,"events":...,"time_us":...,"peak_bytes":...}]}
-nlohmann::ordered_json ToJson(const std::vector<CheckedMemoryPlan>& checked);
+nlohmann::ordered_json ToJson(const std::vector<CheckedMemory>& checked);
 
 }  // namespace ucudnn
 

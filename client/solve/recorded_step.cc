@@ -130,7 +130,7 @@ OrderedJson ToJson(const RecordedPlan& plan) {
   json["plain_peak_bytes"] = plan.plain_peak.count();
   json["moved_bytes"] = plan.moved.count();
   json["actions"] = OrderedJson::array();
-  for (const PlannedAction& action : plan.actions) {
+  for (const HookAction& action : plan.actions) {
     json["actions"].push_back({{"hook", action.hook},
                                {"action", Name(action.action)},
                                {"tensor", action.tensor}});

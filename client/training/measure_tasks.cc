@@ -66,7 +66,7 @@ class TaskMeasurement {
     for (const BatchSize batch : options_.batches) {
       for (std::size_t task = 0; task < operations_.size(); ++task) {
         if (operations_[task].what == TaskOperator::kConvolution) {
-          UCUDNN_RETURN_IF_ERROR(MeasureBeside(task, batch));
+          UCUDNN_RETURN_IF_ERROR(MeasureExtras(task, batch));
         } else {
           UCUDNN_RETURN_IF_ERROR(MeasureOther(task, batch));
         }
@@ -190,9 +190,9 @@ class TaskMeasurement {
     return times[times.size() / 2];
   }
 
-  // Adds the time of what a task runs beside its convolution to that of every
+  // Adds the time of what a task runs besides its convolution to that of every
   // algorithm.
-  Status MeasureBeside(std::size_t task, BatchSize batch) {
+  Status MeasureExtras(std::size_t task, BatchSize batch) {
     UCUDNN_RETURN_IF_ERROR(CheckStop());
     const TaskOperation& operation = operations_[task];
     Nanoseconds time{0};

@@ -74,7 +74,7 @@ Status CheckTrainingPolicy(const std::string& policy) {
 }
 
 Result<MemoryPlan> PlanTraining(const PreparedTraining& prepared,
-                                const TrainingPlanRequest& request,
+                                const TrainingRequest& request,
                                 const std::stop_token& stop) {
   const bool undivided = request.policy == kUndivided;
   UCUDNN_ASSIGN_OR_RETURN(const MemoryPolicy* policy, PolicyOf(request.policy));

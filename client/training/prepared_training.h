@@ -59,7 +59,7 @@ Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
     Device& device, Operators& operators, const TrainingInput& input,
     const std::stop_token& stop);
 
-struct TrainingPlanRequest {
+struct TrainingRequest {
   std::string policy = "best";  // of MemoryPolicies, or undivided: baseline
   Bytes budget;
   std::chrono::milliseconds time_limit = std::chrono::seconds(60);
@@ -77,7 +77,7 @@ Status CheckTrainingPolicy(const std::string& policy);
 // smallest budget that would do, if there is no plan within this one. Thread
 // safe.
 Result<MemoryPlan> PlanTraining(const PreparedTraining& prepared,
-                                const TrainingPlanRequest& request,
+                                const TrainingRequest& request,
                                 const std::stop_token& stop);
 
 }  // namespace ucudnn

@@ -25,11 +25,11 @@
 #include "client/cli/command.h"
 #include "client/cli/network_options.h"
 #include "client/cli/profile_options.h"
-#include "client/training/link_beside.h"
+#include "client/training/link_under_load.h"
 #include "client/training/memory_run.h"
 #include "client/training/prepared_training.h"
+#include "device/open_devices.h"
 #include "device/operators/open.h"
-#include "device/registry.h"
 #include "solver/memory/policies.h"
 
 namespace ucudnn {
@@ -44,7 +44,7 @@ struct Arguments {
   std::string precision = "FP32";
   std::string device = "auto";
   std::string device_model;
-  TrainingPlanRequest plan;
+  TrainingRequest plan;
   std::string graph_out;
   double time_limit = 60;
   MemoryRunOptions run;
@@ -152,9 +152,9 @@ Status Train(Arguments& args, const std::stop_token& stop) {
   if (!args.input.model && plan.offloaded > Bytes()) {
     UCUDNN_ASSIGN_OR_RETURN(
         const bool changed,
-        MeasureLinkBeside(*device, *operators, *prepared, plan,
-                          args.run.execution, stop, &host,
-                          &prepared->training.device));
+        MeasureLinkUnderLoad(*device, *operators, *prepared, plan,
+                             args.run.execution, stop, &host,
+                             &prepared->training.device));
     if (changed) {
       UCUDNN_ASSIGN_OR_RETURN(plan, PlanTraining(*prepared, args.plan, stop));
     }

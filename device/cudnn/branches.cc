@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/cudnn/branch_stream.h"
 #include "device/cudnn/flat_tensor.h"
 #include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/legacy/legacy.h"
 #include "device/cudnn/shapes.h"
-#include "device/cudnn/side_stream.h"
 #include "device/image_strides.h"
 #include "device/reference_element.h"
 #include "device/run_checks.h"
@@ -54,14 +54,14 @@ class BranchedConvolution final : public Convolution {
                                                      const Algorithm& each) {
     const Halves halves = HalvesOf(batch);
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-    UCUDNN_ASSIGN_OR_RETURN(SideStream * side, handle.side_stream());
+    UCUDNN_ASSIGN_OR_RETURN(BranchStream * branch, handle.branch_stream());
     std::unique_ptr<BranchedConvolution> made(
-        new BranchedConvolution(handle, *side));
+        new BranchedConvolution(handle, *branch));
     UCUDNN_ASSIGN_OR_RETURN(made->first_,
                             PrepareLegacy(handle, problem, halves.first, each));
     UCUDNN_ASSIGN_OR_RETURN(
         made->second_,
-        PrepareLegacy(side->handle(), problem, halves.second, each));
+        PrepareLegacy(branch->handle(), problem, halves.second, each));
     made->first_images_ = halves.first.count();
     made->strides_ = PackedStrides(problem);
     made->room_ =
@@ -90,7 +90,7 @@ class BranchedConvolution final : public Convolution {
       rest.out = at(room_.gradient);
       rest.beta = 0;
     }
-    UCUDNN_RETURN_IF_ERROR(side_.Fork());
+    UCUDNN_RETURN_IF_ERROR(branch_.Fork());
     // First what fails without a trace in a gradient that is added to.
     Status enqueued =
         second_->Run(rest, at(room_.second), second_->workspace());
@@ -98,17 +98,17 @@ class BranchedConvolution final : public Convolution {
       enqueued = first_->Run(args, workspace, first_->workspace());
     }
     // Whatever happened: a capture ends only with its branches joined.
-    UCUDNN_RETURN_IF_ERROR(side_.Join());
+    UCUDNN_RETURN_IF_ERROR(branch_.Join());
     if (!enqueued || gradient_ == nullptr) return enqueued;
     return gradient_->Add(1, rest.out, 1, args.out);
   }
 
  private:
-  BranchedConvolution(CudnnHandle& handle, SideStream& side)
-      : handle_(handle), side_(side) {}
+  BranchedConvolution(CudnnHandle& handle, BranchStream& branch)
+      : handle_(handle), branch_(branch) {}
 
   CudnnHandle& handle_;
-  SideStream& side_;
+  BranchStream& branch_;
   std::unique_ptr<Convolution> first_;
   std::unique_ptr<Convolution> second_;
   std::unique_ptr<FlatTensor> gradient_;  // the filter's, if it is summed

@@ -28,7 +28,7 @@ Result<std::vector<Candidate>> ListBranched(CudnnHandle& handle,
                                             BatchSize batch);
 
 // `algorithm` is of ListBranched. The errors of PrepareLegacy and of
-// SideStream::Create. `handle` must outlive the result.
+// BranchStream::Create. `handle` must outlive the result.
 Result<std::unique_ptr<Convolution>> PrepareBranched(
     CudnnHandle& handle, const ConvProblem& problem, BatchSize batch,
     const Algorithm& algorithm);

@@ -1,21 +1,26 @@
 #include "device/cudnn/cudnn_device.h"
 
+// What a GPU or a slice is, and its memory. What else a device does is in other
+// files: algorithms in algorithm_families.h, timing in driver/stream_timer.h,
+// capture in driver/captured_work.h, concurrent copies in driver/copy_queue.h,
+// and how slices are made in driver/context.h.
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <utility>
 
 #include "base/text.h"
-#include "device/cudnn/convolutions.h"
+#include "device/cudnn/algorithm_families.h"
+#include "device/cudnn/driver/captured_work.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/copy_queue.h"
 #include "device/cudnn/driver/event.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/driver/own_processes.h"
-#include "device/cudnn/driver/stream_gate.h"
 #include "device/cudnn/driver/stream_graph.h"
+#include "device/cudnn/driver/stream_timer.h"
 #include "device/cudnn/flat_tensor.h"
 #include "device/cudnn/handle.h"
 #include "device/cudnn/lister_pool.h"
@@ -29,7 +34,6 @@ using cudnn::DriverEvent;
 using cudnn::Families;
 using cudnn::GpuContext;
 using cudnn::Libraries;
-using cudnn::StreamGraph;
 
 CUdeviceptr Address(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
@@ -39,32 +43,6 @@ Families FamiliesOf(const CudnnOptions& options) {
   return {options.legacy, options.graph, options.graph_if_needed,
           options.most_engines, options.branches};
 }
-
-// A graph that is launched on the context's own stream.
-class CapturedGraph final : public CapturedWork {
- public:
-  CapturedGraph(GpuContext& context, std::unique_ptr<StreamGraph> graph)
-      : context_(context), graph_(std::move(graph)) {}
-  ~CapturedGraph() override {
-    if (graph_ == nullptr) return;
-    const auto scope = context_.Enter();
-    // In a lost context nothing can be destroyed.
-    if (!scope) (void)graph_.release();
-    graph_.reset();
-  }
-
-  Status Enqueue() override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-    return context_.Check(graph_->Launch(context_.stream()), "cuGraphLaunch");
-  }
-  Bytes memory() const override { return graph_->memory(); }
-
-  std::unique_ptr<StreamGraph> Release() { return std::move(graph_); }
-
- private:
-  GpuContext& context_;
-  std::unique_ptr<StreamGraph> graph_;
-};
 
 // " MPS 50%" where the multi-process service gives this process a part of the
 // GPU's multiprocessors; else empty.
@@ -119,7 +97,9 @@ class CudnnDevice : public Device {
   bool can_capture() const override { return cudnn::HasGraphs(driver_); }
   Result<std::unique_ptr<CapturedWork>> Capture(
       const std::function<Status()>& work,
-      std::unique_ptr<CapturedWork> replaced) override;
+      std::unique_ptr<CapturedWork> replaced) override {
+    return cudnn::CaptureWork(*context_, work, std::move(replaced));
+  }
   Result<std::unique_ptr<Event>> MakeEvent() override;
   Status WaitFor(Event& event) override;
   Status Synchronize() override;
@@ -133,11 +113,6 @@ class CudnnDevice : public Device {
         families_(families),
         listing_threads_(listing_threads) {}
   Status Wait();
-  // Runs kernels in a second stream, once.
-  Status UseSecondStream();
-  // The device's time for `work`; calls `enqueued` once all of it is enqueued.
-  Result<Nanoseconds> TimeBetweenEvents(const std::function<Status()>& work,
-                                        const std::function<void()>& enqueued);
   // Fills in info_ except for the multiprocessors.
   Status Describe(const Libraries& libraries, CUdevice device,
                   std::string_view name);
@@ -151,12 +126,9 @@ class CudnnDevice : public Device {
   Bytes cache_;  // L2, shared by slices
   // In order of creation; handle and events are destroyed before their context.
   std::unique_ptr<GpuContext> context_;
-  std::unique_ptr<DriverEvent> start_;
-  std::unique_ptr<DriverEvent> stop_;
+  std::unique_ptr<cudnn::StreamTimer> timer_;
   std::unique_ptr<CudnnHandle> handle_;
   std::unique_ptr<cudnn::ListerPool> lister_pool_;
-  int gates_in_vain_ = 0;  // consecutive ones, then timings without a gate
-  bool second_stream_used_ = false;
 };
 
 Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
@@ -240,8 +212,7 @@ Status CudnnDevice::Finish(const Libraries& libraries) {
   info_.kind.units = context.sms();
   if (context.is_slice()) info_.id += fmt::format("/{}sm", context.sms());
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
-  UCUDNN_ASSIGN_OR_RETURN(start_, DriverEvent::Create(context));
-  UCUDNN_ASSIGN_OR_RETURN(stop_, DriverEvent::Create(context));
+  UCUDNN_ASSIGN_OR_RETURN(timer_, cudnn::StreamTimer::Create(context));
   UCUDNN_ASSIGN_OR_RETURN(handle_,
                           CudnnHandle::Create(libraries.cudnn, context));
   lister_pool_ = std::make_unique<cudnn::ListerPool>(libraries.cudnn, context,
@@ -344,87 +315,13 @@ Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
 
 Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return TimeBetweenEvents(work, [] {});
+  return timer_->Time(work);
 }
 
 Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
     const std::function<Status()>& work) {
-  // Many times what enqueueing takes. If the host waits for the device all the
-  // same, each gate wastes this time, so gates are skipped for a while.
-  constexpr Nanoseconds kMost = std::chrono::milliseconds(20);
-  constexpr int kMostInVain = 3;
-  constexpr int kWhile = 100;
-  if (gates_in_vain_ >= kMostInVain) {
-    if (++gates_in_vain_ == kMostInVain + kWhile) gates_in_vain_ = 0;
-    return Device::TimeEnqueued(work);
-  }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(UseSecondStream());
-  auto gate = cudnn::StreamGate::Begin(*context_, kMost);
-  if (!gate && gate.error().code == Code::kUnimplemented) {
-    return Device::TimeEnqueued(work);
-  }
-  if (!gate) return tl::unexpected<Error>(std::move(gate).error());
-  EnqueuedTime time;
-  const auto begun = std::chrono::steady_clock::now();
-  UCUDNN_ASSIGN_OR_RETURN(time.device, TimeBetweenEvents(work, [&] {
-                            gate->Release();
-                            time.host =
-                                std::chrono::steady_clock::now() - begun;
-                          }));
-  gates_in_vain_ = gate->ran_out() ? gates_in_vain_ + 1 : 0;
-  if (gate->ran_out()) time.host = Nanoseconds(0);
-  return time;
-}
-
-// From then on each kernel of the process starts later, as in most jobs, which
-// have several streams (docs/adr/0052).
-Status CudnnDevice::UseSecondStream() {
-  constexpr int kKernels = 32;      // more than ten
-  constexpr Bytes kFilled = 1_MiB;  // by each; less may need no kernel
-  if (second_stream_used_) return {};
-  const auto buffer = Allocate(kFilled);
-  const auto second =
-      GpuContext::Adopt(driver_, context_->current(), context_->name());
-  if (!buffer || !second) return {};  // memory is short: perhaps next time
-  for (int i = 0; i < kKernels; ++i) {
-    UCUDNN_RETURN_IF_ERROR(context_->Check(
-        driver_.MemsetD8Async(Address(buffer->data()), 0,
-                              static_cast<std::size_t>(kFilled.count()),
-                              (*second)->stream()),
-        "cuMemsetD8Async"));
-  }
-  second_stream_used_ = true;
-  return context_->Check(driver_.StreamSynchronize((*second)->stream()),
-                         "cuStreamSynchronize");
-}
-
-Result<Nanoseconds> CudnnDevice::TimeBetweenEvents(
-    const std::function<Status()>& work,
-    const std::function<void()>& enqueued) {
-  UCUDNN_RETURN_IF_ERROR(start_->Set());
-  UCUDNN_RETURN_IF_ERROR(work());
-  UCUDNN_RETURN_IF_ERROR(stop_->Set());
-  enqueued();
-  UCUDNN_RETURN_IF_ERROR(stop_->Await());
-  return stop_->Since(*start_);
-}
-
-Result<std::unique_ptr<CapturedWork>> CudnnDevice::Capture(
-    const std::function<Status()>& work,
-    std::unique_ptr<CapturedWork> replaced) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  std::unique_ptr<StreamGraph> known;
-  if (auto* const ours = dynamic_cast<CapturedGraph*>(replaced.get())) {
-    known = ours->Release();
-  }
-  auto graph =
-      StreamGraph::Capture(driver_, context_->stream(), work, std::move(known));
-  if (!graph) {
-    UCUDNN_RETURN_IF_ERROR(context_->CheckStream());
-    return tl::unexpected<Error>(std::move(graph).error());
-  }
-  return std::make_unique<CapturedGraph>(*context_, *std::move(graph));
+  return timer_->TimeEnqueued(work);
 }
 
 Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {

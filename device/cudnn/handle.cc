@@ -3,9 +3,9 @@
 #include <array>
 #include <utility>
 
+#include "device/cudnn/branch_stream.h"
 #include "device/cudnn/graph/engine_cache.h"
 #include "device/cudnn/graph/engine_check.h"
-#include "device/cudnn/side_stream.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -77,10 +77,10 @@ CudnnHandle::~CudnnHandle() {
   const auto scope = Enter();
   if (!scope) {
     // Nothing can be released in a lost context.
-    (void)side_stream_.release();
+    (void)branch_stream_.release();
     return;
   }
-  side_stream_.reset();
+  branch_stream_.reset();
   if (context_ != nullptr && handle_ != nullptr) (void)api_.Destroy(handle_);
 }
 
@@ -130,11 +130,11 @@ Result<CUstream> CudnnHandle::stream() {
   return stream;
 }
 
-Result<SideStream*> CudnnHandle::side_stream() {
-  if (side_stream_ == nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(side_stream_, SideStream::Create(*this));
+Result<BranchStream*> CudnnHandle::branch_stream() {
+  if (branch_stream_ == nullptr) {
+    UCUDNN_ASSIGN_OR_RETURN(branch_stream_, BranchStream::Create(*this));
   }
-  return side_stream_.get();
+  return branch_stream_.get();
 }
 
 }  // namespace ucudnn::cudnn

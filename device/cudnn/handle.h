@@ -20,7 +20,7 @@ namespace ucudnn::cudnn {
 
 class EngineValidation;
 class EngineCache;
-class SideStream;
+class BranchStream;
 
 // "cudnnConvolutionForward: CUDNN_STATUS_NOT_SUPPORTED (...)" with the code
 // that fits: kUnimplemented if cuDNN does not support it, kInvalidArgument if
@@ -69,8 +69,8 @@ class CudnnHandle {
   EngineValidation& engine_validation() { return *engine_validation_; }
   // The engines that were listed last, ready to run (graph.h).
   std::unique_ptr<EngineCache>& engine_cache() { return engine_cache_; }
-  // The stream for work beside this handle's, made when it is asked for first.
-  Result<SideStream*> side_stream();
+  // For work at the same time as this handle's; made when first asked for.
+  Result<BranchStream*> branch_stream();
 
  private:
   CudnnHandle(const CudnnApi& api, GpuContext* context, cudnnHandle_t handle);
@@ -81,7 +81,7 @@ class CudnnHandle {
   const DriverApi* driver_ = nullptr;
   std::unique_ptr<EngineValidation> engine_validation_;
   std::unique_ptr<EngineCache> engine_cache_;
-  std::unique_ptr<SideStream> side_stream_;
+  std::unique_ptr<BranchStream> branch_stream_;
 };
 
 }  // namespace ucudnn::cudnn

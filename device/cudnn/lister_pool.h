@@ -12,7 +12,7 @@
 #include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "device/cudnn/convolutions.h"
+#include "device/cudnn/algorithm_families.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/handle.h"
 

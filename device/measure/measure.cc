@@ -248,8 +248,8 @@ Result<Nanoseconds> MeasureBench::EstimateFromOneFilter(
   UCUDNN_ASSIGN_OR_RETURN(Nanoseconds time, RunFirst(*ready));
   if (time <= allowed && Times(time, parts) > allowed) {
     // The first run may have loaded code, so time a second one.
-    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
-    time = std::min(time, again.device);
+    UCUDNN_ASSIGN_OR_RETURN(const auto second, Run(*ready, 1));
+    time = std::min(time, second.device);
   }
   return Times(time, parts);
 }
@@ -274,8 +274,8 @@ Result<Nanoseconds> MeasureBench::Estimate(const Target& target,
     if (Times(time, double(batch) / double(n)) <= allowed) {
       return Nanoseconds(0);
     }
-    UCUDNN_ASSIGN_OR_RETURN(const auto again, Run(*ready, 1));
-    time = std::min(time, again.device);
+    UCUDNN_ASSIGN_OR_RETURN(const auto second, Run(*ready, 1));
+    time = std::min(time, second.device);
     if (Times(time, double(batch) / double(n)) <= allowed) {
       return Nanoseconds(0);
     }
@@ -328,7 +328,7 @@ Result<MeasureBench::Timing> MeasureBench::TimeRuns(const Target& target,
     spent += time.device * group;
     if (time.host > Nanoseconds(0)) host.push_back(time.host);
   }
-  int again = 0;
+  int outliers = 0;
   while (!slow) {
     const int done = static_cast<int>(times.size());
     if (done >= 1 && spent >= options.time_limit) break;
@@ -336,9 +336,9 @@ Result<MeasureBench::Timing> MeasureBench::TimeRuns(const Target& target,
         (done >= options.min_repeats &&
          IsSettled(times, options.target_spread))) {
       const auto outlier = FindOutlier(times, once, options.outlier);
-      if (outlier == times.end() || again == options.max_outliers) break;
+      if (outlier == times.end() || outliers == options.max_outliers) break;
       times.erase(outlier);
-      ++again;
+      ++outliers;
     }
     if (target.stop.stop_requested()) {
       return Fail(Code::kCancelled, "asked to stop");
@@ -349,7 +349,7 @@ Result<MeasureBench::Timing> MeasureBench::TimeRuns(const Target& target,
     if (time.host > Nanoseconds(0)) host.push_back(time.host);
   }
   std::sort(times.begin(), times.end());
-  return Timing{std::move(times), std::move(host), again};
+  return Timing{std::move(times), std::move(host), outliers};
 }
 
 Result<MeasuredPoint> MeasureBench::MeasureOne(const Target& target,

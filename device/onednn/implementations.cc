@@ -193,21 +193,21 @@ void VisitImplementations(
       for (Walk walk(engine, problem, algorithm, question.tensors);
            !walk.done(); walk.Next()) {
         const dnnl::primitive_desc& descriptor = walk.current();
-        const std::string told = descriptor.impl_info_str();
-        if (IsReference(told) != question.reference) continue;
-        Implementation implementation{told, descriptor, {}};
+        const std::string name = descriptor.impl_info_str();
+        if (IsReference(name) != question.reference) continue;
+        Implementation implementation{name, descriptor, {}};
         for (const Operand i : {kA, kB, kOut}) {
           implementation.formats[i] =
               descriptor.query_md(dnnl::query::exec_arg_md, arguments[i]);
         }
         const auto alike = [&](const auto& other) {
-          return other.first == told &&
+          return other.first == name &&
                  SamePlaces(other.second[kA], implementation.formats[kA]) &&
                  SamePlaces(other.second[kB], implementation.formats[kB]) &&
                  SamePlaces(other.second[kOut], implementation.formats[kOut]);
         };
         if (std::any_of(seen.begin(), seen.end(), alike)) continue;
-        seen.emplace_back(told, implementation.formats);
+        seen.emplace_back(name, implementation.formats);
 
         implementation.name += question.suffix;
         const std::string base = implementation.name;

@@ -273,12 +273,12 @@ std::vector<int> AvailableCores() {
   CPU_ZERO(&set);
   std::vector<int> cores;
   // The call fails if there are more cores than the set can hold: then use all.
-  const bool told = sched_getaffinity(0, sizeof(set), &set) == 0;
-  const int count = told
+  const bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
+  const int count = known
                         ? CPU_SETSIZE
                         : static_cast<int>(std::thread::hardware_concurrency());
   for (int i = 0; i < count; ++i) {
-    if (!told || CPU_ISSET(std::size_t(i), &set)) cores.push_back(i);
+    if (!known || CPU_ISSET(std::size_t(i), &set)) cores.push_back(i);
   }
   return cores;
 }

@@ -1,18 +1,17 @@
-// The choices of a job: a walk through its numbers of devices.
+// The choices of a job: a walk through its numbers of devices. Symbols:
+// docs/solver.md.
 //
-//   B     the mini-batch                       here 12
-//   t     a time for the step                  here 40
-//   a_k   the largest batch of kind k in t     here a = (4, 2)
-//   free  devices of each kind                 here (3, 4)
-//   n_k   devices of kind k
-//   p_k   the price of one                     here p = (5, 2)
-//   cap   what a choice may cost               here 17
+// Devices suffice within time t if sum n_k a_k >= B and the excess can be taken
+// back exactly (curve.h). The walk fixes n_k for one kind after another, those
+// that cost the most for an image first. A job of B = 12 images, with two kinds
+// (curve_test.cc has the same numbers):
 //
-// Devices suffice if sum n_k a_k >= B and the excess can be taken back exactly
-// (curve.h). The walk fixes n for one kind after another, those that cost the
-// most for an image first: here kind 1 (5/4), then kind 2 (2/2). Below, `need`
-// is what is left of B; what it costs at least is need times the least price
-// for an image, so a branch ends where the sum exceeds cap:
+//   kind   free   a   p   p/a       cap = 17
+//    1       3    4   5   1.25
+//    2       4    2   2   1
+//
+// `need` is what is left of B. It costs at least need times the least price for
+// an image, here 1, so a branch ends where the sum exceeds cap:
 //
 //   n_1 = 0      need 12, cost  0 + 12 <= 17, but 4 of kind 2 are only 8: end
 //   n_1 = 1      need  8, cost  5 +  8 <= 17
@@ -21,10 +20,10 @@
 //     n_2 = 2      need 0, cost 14              a choice: (2, 2)
 //   n_1 = 3      need  0, cost 15              a choice: (3, 0)
 //
-// More of a kind than suffice are needless: after (3, 0), n_2 is not tried. The
-// cheapest choice is found in the same walk with cap lowered to each choice's
-// cost less one. A walk for several times at once uses a of the last of them,
-// and tells of each choice the least of these times that it holds.
+// More devices than suffice are needless: after (3, 0), n_2 is not tried. The
+// cheapest choice is found by the same walk if cap becomes each choice's cost
+// less one. A walk for several times at once has the a_k of the longest, and
+// notes with each choice the shortest time that its devices hold.
 
 #include <algorithm>
 #include <limits>
@@ -33,9 +32,8 @@
 
 namespace ucudnn::allot_internal {
 
-// Walks through the choices of one group within the last of some times, by
-// depth first over the kinds, from the least to the most worthwhile at these
-// prices. What holds the first of the times needs no more devices.
+// Walks through the choices of one group within the last of some times, depth
+// first. Devices that hold the first of these times need no more.
 class Walk {
  public:
   Walk(const Curve& curve, const Curve::Group& group, std::size_t first,

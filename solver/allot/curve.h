@@ -4,11 +4,11 @@
 // What one job needs of a cluster, for solver/allot: which numbers of devices
 // of each kind let it make a step within a time.
 //
-// Whether n devices suffice within time t is a question about sums. Let S_k be
-// the batches of kind k that take no longer than t, and a_k the largest. The
-// devices suffice if a batch of S_k for each of the n_k devices of each kind
-// can be chosen so that they sum to B. That needs sum n_k a_k >= B, and the
-// excess must be taken back exactly.
+// Whether n devices suffice within time t is a question about sums (symbols:
+// docs/solver.md). Let S_k be the batches of kind k that take no longer than t,
+// so that a_k is the largest. The devices suffice if a batch of S_k for each of
+// the n_k devices of each kind can be chosen so that they sum to B. That needs
+// sum n_k a_k >= B, and the excess must be taken back exactly.
 
 #include <array>
 #include <cstdint>
@@ -34,8 +34,8 @@ struct Choice {
 // Prices for a device of each kind; none is negative.
 using Prices = std::vector<std::int64_t>;
 
-// Steps that one walk through a job's choices may take. Jobs of 64 devices of 6
-// kinds stay far below.
+// Steps that one walk through a job's choices may take, chosen so that jobs of
+// 64 devices of 6 kinds (tests/bench/allot_bench.cc) stay far below.
 inline constexpr std::int64_t kMostWalkSteps = 4'000'000;
 
 std::int64_t CostOf(const Counts& counts, const Prices& prices);

@@ -184,10 +184,9 @@ Packing Pack(const PackingProblem& problem, std::int64_t most_steps,
   for (std::size_t k = 0; k < kinds; ++k) {  // devices that are left
     right.push_back(static_cast<double>(problem.free[k]));
     columns.AddEntry(jobs + k, 1);
-    columns.Close(right.back(), problem.any
-                                    ? 0
-                                    : static_cast<double>(problem.prices[k]) /
-                                          unit);
+    columns.Close(
+        right.back(),
+        problem.any ? 0 : static_cast<double>(problem.prices[k]) / unit);
   }
   struct Place {
     std::size_t job = 0;
@@ -205,16 +204,16 @@ Packing Pack(const PackingProblem& problem, std::int64_t most_steps,
     }
   }
   OsiClpSolverInterface osi;
-  osi.loadProblem(columns.size(), static_cast<int>(right.size()),
-                  columns.starts.data(), columns.rows.data(),
-                  columns.entries.data(), columns.least.data(),
-                  columns.most.data(), columns.costs.data(), right.data(),
-                  right.data());
+  osi.loadProblem(
+      columns.size(), static_cast<int>(right.size()), columns.starts.data(),
+      columns.rows.data(), columns.entries.data(), columns.least.data(),
+      columns.most.data(), columns.costs.data(), right.data(), right.data());
   for (std::size_t i = kinds; i < kinds + places.size(); ++i) {
     osi.setInteger(static_cast<int>(i));
   }
   osi.messageHandler()->setLogLevel(0);
-  Allowance allowance = {most_steps, 1 + columns.size() / kColumnsOfStep, budget};
+  Allowance allowance = {most_steps, 1 + columns.size() / kColumnsOfStep,
+                         budget};
   const IterationWatch iteration_watch(&allowance);
   osi.getModelPtr()->passInEventHandler(&iteration_watch);
   CbcModel cbc(osi);
@@ -230,8 +229,8 @@ Packing Pack(const PackingProblem& problem, std::int64_t most_steps,
   if (problem.any) cbc.setMaximumSolutions(1);
   cbc.branchAndBound();
 
-  packing.complete = !allowance.Ended() &&
-                     (cbc.isProvenOptimal() || cbc.isProvenInfeasible());
+  packing.complete =
+      !allowance.Ended() && (cbc.isProvenOptimal() || cbc.isProvenInfeasible());
   const double* const found = cbc.bestSolution();
   if (found == nullptr) return packing;
   constexpr auto kNone = std::numeric_limits<std::size_t>::max();
@@ -248,10 +247,9 @@ Packing Pack(const PackingProblem& problem, std::int64_t most_steps,
     value += option.value;
     for (std::size_t k = 0; k < kinds; ++k) left[k] -= option.counts[k];
   }
-  const bool fits =
-      number == jobs &&
-      std::count(taken.begin(), taken.end(), kNone) == 0 &&
-      *std::min_element(left.begin(), left.end()) >= 0;
+  const bool fits = number == jobs &&
+                    std::count(taken.begin(), taken.end(), kNone) == 0 &&
+                    *std::min_element(left.begin(), left.end()) >= 0;
   if (!fits) packing.complete = false;
   if (fits && value >= problem.at_least) packing.options = std::move(taken);
   return packing;

@@ -2,7 +2,8 @@
 #define UCUDNN_SOLVER_ALLOT_PROGRAMME_H_
 
 // The linear and integer programmes of solver/allot, solved by CLP and CBC
-// (COIN-OR). p: a choice, n_pk: its devices of kind k, v_p: its value.
+// (COIN-OR). Symbols: docs/solver.md; c is a choice, n_ck its devices of kind
+// k, and v_c its value.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +20,9 @@ namespace ucudnn::allot_internal {
 
 // Prices for a device of each kind: the duals of
 //
-//   min  overload z - sum v_p x_p
-//   where sum over the choices p of job j of x_p = 1        (for every job)
-//         sum n_pk x_p - free_k z <= capacity_k             (for every kind)
+//   min  overload z - sum v_c x_c
+//   where sum over the choices c of job j of x_c = 1        (for every job)
+//         sum n_ck x_c - free_k z <= capacity_k             (for every kind)
 //         x, z >= 0
 //
 // over the choices that were added so far. Whatever the prices are, they prove

@@ -1,11 +1,11 @@
-// Both goals, by the same three steps; the symbols are those of choices.cc.
+// Both goals, by the same three steps. Symbols: docs/solver.md.
 //
 //   1. Prices: a linear programme over the choices known so far is solved, and
 //      its duals are the prices of devices. At these prices each job's best
 //      choice is added, and so on until no choice improves the optimum. Any
 //      prices bound what a packing can be worth, by
 //
-//        sum_k price_k free_k + sum_j (largest merit of a choice of job j)
+//        sum_k p_k free_k + sum_j (largest merit of a choice of job j)
 //
 //      where a choice's merit is its value less the price of its devices.
 //   2. Options: a packing worth `loss` less than the bound consists of choices
@@ -15,8 +15,8 @@
 // For the least share, a choice has no value, and must be within the time that
 // a level leaves its job: the level can be had if there is a packing of value
 // 0. The largest level is found by bisection over those that step times give.
-// For throughput, a choice is worth the job's weighted share, and `loss` doubles
-// until a packing loses no more.
+// For throughput, a choice is worth the job's weighted share, and `loss`
+// doubles until a packing loses no more.
 
 #include <algorithm>
 #include <cmath>
@@ -28,17 +28,25 @@
 namespace ucudnn::allot_internal {
 namespace {
 
-// What all free devices cost together, about, where choices have no value.
+// What all free devices cost together, about, where choices have no value:
+// chosen so that rounding a price to an integer is a part in 10^9.
 constexpr double kPriceScale = 4294967296.0;
+// Chosen so that pricing ends even if CLP's rounding goes on improving.
 constexpr int kMostPricings = 300;
-constexpr std::int64_t kQuickSteps = 100;  // of a walk at first prices
-// A search for a cheap choice covers times whose value is higher by a part.
+// Steps of a walk at first prices, and the part by which the values may be
+// higher of the times that one search for a cheap choice covers. When each time
+// was searched to the end, that took 1.6 s of the 1.9 of allot_bench's row
+// 64, 6, 16 with batch 1024, which now takes 0.2 (docs/allocation.md).
+constexpr std::int64_t kQuickSteps = 100;
 constexpr std::int64_t kPartOfValue = 8;
 // What differs by rounding alone improves nothing.
 constexpr std::int64_t kRounding = 16;
-constexpr std::size_t kMostOptions = 50'000;  // of a job in one packing
+// Of a job in one packing: chosen so that a packing fits into memory.
+constexpr std::size_t kMostOptions = 50'000;
+// What a try leaves undecided is tried again with so many times the steps.
+// Chosen so that a hard level takes a tenth of the default limit at first.
 constexpr std::int64_t kStepsOfOneTry = 1'000'000;
-constexpr int kGrowth = 8;  // for what a try could not decide
+constexpr int kGrowth = 8;
 
 enum class Answer { kYes, kNo, kUnknown };
 
@@ -91,7 +99,7 @@ class Search {
     }
     if (!first.best.has_value()) return std::move(outcome_);
     for (std::size_t j = 0; j < model_.jobs(); ++j) {
-    Learn(j, first.best->counts[j]);
+      Learn(j, first.best->counts[j]);
     }
     Take(*std::move(first.best));
     const Priced priced = PriceFor(false);

@@ -47,7 +47,7 @@ double LeastTimeInRounds(const TrainingGraph& graph, const Task& task,
 class SubBatchBounds {
  public:
   SubBatchBounds(const TrainingGraph& graph, Bytes budget,
-                 const PlanFreedom& freedom)
+                 const MemoryFreedom& freedom)
       : graph_(graph),
         budget_(budget),
         one_(graph, false, UpdatesOf(freedom), freedom),
@@ -91,8 +91,8 @@ class SubBatchBounds {
   }
 
  private:
-  static RoundBound::Updates UpdatesOf(const PlanFreedom& freedom) {
-    return freedom.order == PlanFreedom::Order::kProgram
+  static RoundBound::Updates UpdatesOf(const MemoryFreedom& freedom) {
+    return freedom.order == MemoryFreedom::Order::kProgram
                ? RoundBound::Updates::kInOrder
                : RoundBound::Updates::kAnywhere;
   }
@@ -128,7 +128,7 @@ class SubBatchBounds {
 // The least over all sub-batches; kNever if none fits. Stops early once one is
 // no longer than `enough`.
 double BoundRounds(const TrainingGraph& graph, Bytes budget,
-                   const PlanFreedom& freedom, double enough) {
+                   const MemoryFreedom& freedom, double enough) {
   const SubBatchBounds bounds(graph, budget, freedom);
   if (freedom.sub_batch && *freedom.sub_batch < graph.batch) {
     return bounds.Parts(*freedom.sub_batch).all;
@@ -159,7 +159,7 @@ Bytes LowerBoundBytes(const TrainingGraph& graph, bool weights_may_leave) {
 }
 
 std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
-    const TrainingGraph& graph, Bytes budget, const PlanFreedom& freedom,
+    const TrainingGraph& graph, Bytes budget, const MemoryFreedom& freedom,
     const std::vector<BatchSize>& sub_batches) {
   const SubBatchBounds bounds(graph, budget, freedom);
   std::vector<std::optional<SubBatchBound>> result;
@@ -175,7 +175,7 @@ std::vector<std::optional<SubBatchBound>> LowerBoundsOfSubBatches(
 }
 
 Nanoseconds LowerBoundTime(const TrainingGraph& graph, Bytes budget,
-                           const PlanFreedom& freedom) {
+                           const MemoryFreedom& freedom) {
   const Bytes room =
       freedom.offloads_weights ? budget : budget - Staying(graph, false);
   double simple = 0;
@@ -184,7 +184,7 @@ Nanoseconds LowerBoundTime(const TrainingGraph& graph, Bytes budget,
     const double time = LeastTimeInRounds(graph, task, room);
     if (time != kNever) simple += time;
   }
-  if (freedom.order == PlanFreedom::Order::kAny) return Rounded(simple);
+  if (freedom.order == MemoryFreedom::Order::kAny) return Rounded(simple);
   const double rounds = BoundRounds(graph, budget, freedom, simple);
   return Rounded(rounds == kNever ? simple : std::max(simple, rounds));
 }
@@ -217,8 +217,8 @@ std::optional<Nanoseconds> IdealTime(const TrainingGraph& graph) {
 
 void SetBounds(const TrainingGraph& graph, const MemoryRequest& request,
                MemoryPlan* plan) {
-  using Order = PlanFreedom::Order;
-  PlanFreedom freedom;
+  using Order = MemoryFreedom::Order;
+  MemoryFreedom freedom;
   freedom.sub_batch = request.sub_batch;
   std::vector<bool> resident(graph.blocks.size());
   for (const ResidentBlock& block : plan->resident) {

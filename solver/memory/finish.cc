@@ -6,7 +6,7 @@
 #include "solver/check/validate.h"
 #include "solver/limits.h"
 #include "solver/memory/placement.h"
-#include "solver/memory/round_planner.h"
+#include "solver/memory/round_draft.h"
 #include "solver/memory/summary.h"
 
 namespace ucudnn {

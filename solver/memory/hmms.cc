@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "solver/memory/finish.h"
+#include "solver/memory/round_draft.h"
 #include "solver/memory/round_model.h"
-#include "solver/memory/round_planner.h"
 
 namespace ucudnn {
 namespace {
@@ -28,9 +28,9 @@ struct Trip {
 };
 
 // Which objects travel, and when, if no task waits for any.
-class TripPlanner {
+class TripScheduler {
  public:
-  TripPlanner(const RoundModel& round, const std::vector<TaskRun>& runs)
+  TripScheduler(const RoundModel& round, const std::vector<TaskRun>& runs)
       : round_(round), device_(round.graph->device) {
     Nanoseconds now{0};
     for (const TaskRun& run : runs) {
@@ -133,7 +133,7 @@ class HmmsRound {
   HmmsRound(const RoundModel& round,
             const std::vector<ResidentBlock>& residents, MemoryPool pool,
             bool fastest)
-      : round_(round), planner_(round, residents, std::move(pool)) {
+      : round_(round), draft_(round, residents, std::move(pool)) {
     for (const std::size_t task : round.tasks) {
       const std::vector<TaskCost>& costs = round.costs[task];
       runs_.push_back(
@@ -142,7 +142,7 @@ class HmmsRound {
     offloads_.resize(runs_.size());
     frees_.resize(runs_.size());
     fetches_.resize(runs_.size());
-    for (const Trip& trip : TripPlanner(round, runs_).Plan()) {
+    for (const Trip& trip : TripScheduler(round, runs_).Plan()) {
       if (!round.IsInput(trip.block)) {
         offloads_[trip.last_forward].push_back(trip.block);
       }
@@ -158,7 +158,7 @@ class HmmsRound {
     for (std::size_t place = 0; place < runs_.size(); ++place) {
       if (!RunTask(place)) return std::nullopt;
     }
-    return planner_.timeline().Finish();
+    return draft_.timeline().Finish();
   }
 
   const std::string& what() const { return what_; }
@@ -168,39 +168,38 @@ class HmmsRound {
 
   bool RunTask(std::size_t place) {
     const std::size_t task = round_.tasks[place];
-    Timeline& timeline = planner_.timeline();
+    Timeline& timeline = draft_.timeline();
     for (const std::size_t block : fetches_[place]) {
-      if (!planner_.Alloc(block, kCompute)) {
+      if (!draft_.Alloc(block, kCompute)) {
         what_ = round_.graph->blocks[block].name;
         return false;
       }
       timeline.Prefetch(block, MemoryStream::kH2d);
     }
     const std::string& name = round_.graph->tasks[task].name;
-    if (!planner_.AllocOutputs(task, false)) {
+    if (!draft_.AllocOutputs(task, false)) {
       what_ = "what " + name + " computes";
       return false;
     }
-    const auto workspace = planner_.TakeWorkspace(runs_[place].workspace);
+    const auto workspace = draft_.TakeWorkspace(runs_[place].workspace);
     if (!workspace) {
       what_ = "the workspace of " + name;
       return false;
     }
-    const Timeline::Event done =
-        planner_.Compute(task, runs_[place], *workspace);
-    planner_.ReturnWorkspace(*workspace);
+    const Timeline::Event done = draft_.Compute(task, runs_[place], *workspace);
+    draft_.ReturnWorkspace(*workspace);
     for (const std::size_t block : offloads_[place]) {
       timeline.Offload(block, MemoryStream::kD2h, {done});
     }
     for (const std::size_t block : frees_[place]) {
-      planner_.Free(block, kCompute);
+      draft_.Free(block, kCompute);
     }
-    planner_.FreeDead(place + 1);
+    draft_.FreeDead(place + 1);
     return true;
   }
 
   const RoundModel& round_;
-  RoundPlanner planner_;
+  RoundDraft draft_;
   std::vector<TaskRun> runs_;  // by place, as all below
   std::vector<Blocks> offloads_;
   std::vector<Blocks> frees_;

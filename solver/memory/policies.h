@@ -10,7 +10,7 @@
 //   StepsOf       (steps.h)          the tasks by layers
 //   NewPlan, PlanEachRound (finish.h)  the plan's beginning and end: residents,
 //                                    static placement, totals, checks
-//   RoundPlanner  (round_planner.h)  a round with a memory manager: allocate,
+//   RoundDraft  (round_draft.h)  a round with a memory manager: allocate,
 //                                    compute, free
 //   Timeline      (timeline.h)       what happens when, and every wait that
 //                                    safety needs

@@ -165,9 +165,9 @@ class StepGraphMaker {
     task.work.fixed = Nanoseconds(0);
     if (const auto& recipe = step_.tensors[i].recipe; recipe && recompute_) {
       task.recomputable = true;
-      task.again = {recipe->time, recipe->reads, {}};
+      task.recipe = {recipe->time, recipe->reads, {}};
       if (recipe->bytes > Bytes(0)) {
-        task.again->writes = {AddBlock("besides " + task.name, recipe->bytes)};
+        task.recipe->writes = {AddBlock("besides " + task.name, recipe->bytes)};
       }
     }
     AddTask(std::move(task), kNoNumber, i);
@@ -182,7 +182,7 @@ class StepGraphMaker {
 class ActionLister {
  public:
   ActionLister(const StepGraph& made, const RecordedStep& step,
-               const PlannedRound& planned)
+               const FoundRound& planned)
       : made_(made),
         step_(step),
         program_(*planned.program),
@@ -192,7 +192,7 @@ class ActionLister {
     FindHooks();
   }
 
-  std::vector<PlannedAction> Actions() {
+  std::vector<HookAction> Actions() {
     std::size_t next_copy = 0;
     for (int k = 0; k < program_.end(); ++k) {
       for (; next_copy < schedule_.copies.size() &&
@@ -216,7 +216,7 @@ class ActionLister {
               program_.gaps[g].block, k);
         }
       }
-      if (program_.again[At(k)] != 0) {
+      if (program_.reruns[At(k)] != 0) {
         Add(SavedAction::kRecompute, made_.tensor[program_.tasks[At(k)]], k);
       }
     }
@@ -237,7 +237,7 @@ class ActionLister {
     for (std::size_t place = 0; place < program_.tasks.size(); ++place) {
       gone += away[place];
       if (made_.segment[program_.tasks[place]] == kNoNumber &&
-          program_.again[place] == 0) {
+          program_.reruns[place] == 0) {
         continue;  // only a name for the end of a segment
       }
       peak = std::max(peak, program_.live[place] - gone);
@@ -262,7 +262,7 @@ class ActionLister {
       const std::size_t task = program_.tasks[place];
       if (made_.segment[task] != kNoNumber) {
         next = made_.segment[task] == 0 ? kNoNumber : made_.segment[task] - 1;
-      } else if (program_.again[place] == 0) {
+      } else if (program_.reruns[place] == 0) {
         next = step_.tensors[made_.tensor[task]].hook;
       }
       hook_[place] = next;
@@ -283,7 +283,7 @@ class ActionLister {
   const std::vector<char>& moved_;
   const RoundSchedule& schedule_;
   std::vector<std::size_t> hook_;  // by place
-  std::vector<PlannedAction> actions_;
+  std::vector<HookAction> actions_;
 };
 
 Bytes PlainPeak(const RecordedStep& step) {
@@ -320,9 +320,9 @@ class StepSearch {
 
   // If nothing fits, the result misses the least budget that would do. Budgets
   // count in whole units of kPlanAlignment, as all sizes do.
-  PlannedRound Plan(Bytes budget) {
+  FoundRound Plan(Bytes budget) {
     budget -= Bytes(budget.count() % kPlanAlignment.count());
-    PlannedRound best = Search(budget, {});
+    FoundRound best = Search(budget, {});
     if (best.choice.missing > 0) {
       const LeastMemory least = WithUnitTimes()->Least();
       best = Search(budget, {least.choices});
@@ -336,7 +336,7 @@ class StepSearch {
          Bound(rung) < Nanoseconds(best.choice.schedule.time) &&
          !request_.stop.stop_requested();
          rung = RungBelow(rung)) {
-      PlannedRound lower = Search(rung, {});
+      FoundRound lower = Search(rung, {});
       if (lower.choice.missing > 0) break;
       if (Better(lower.choice, best.choice)) best = std::move(lower);
     }
@@ -345,7 +345,7 @@ class StepSearch {
 
   // No plan within the budget takes less; Nanoseconds::max() if none fits.
   Nanoseconds Bound(Bytes budget) const {
-    PlanFreedom freedom;
+    MemoryFreedom freedom;
     freedom.recomputes = request_.recompute;
     const RoundBound bound(made_.graph, false, RoundBound::Updates::kInOrder,
                            freedom);
@@ -386,17 +386,17 @@ class StepSearch {
   }
 
   LeastMemory Least() const {
-    PlannedRound found = Search(Bytes(0), {});
+    FoundRound found = Search(Bytes(0), {});
     while (true) {
       const Bytes least(CoverExcess(*found.scheduler, 0).missing);
       const ProgramChoices& choices = found.program->choices;
-      PlannedRound lower = Search(least - kPlanAlignment, {choices});
+      FoundRound lower = Search(least - kPlanAlignment, {choices});
       if (lower.choice.missing > 0) return {least, choices};
       found = std::move(lower);
     }
   }
 
-  PlannedRound Search(Bytes budget, std::vector<ProgramChoices> starts) const {
+  FoundRound Search(Bytes budget, std::vector<ProgramChoices> starts) const {
     RoundLimits limits;
     const Nanoseconds bound = Bound(budget);
     limits.gaps.capacity = budget.count();
@@ -447,7 +447,7 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
                                       const RecordedRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckStep(step));
   UCUDNN_ASSIGN_OR_RETURN(const auto search, StepSearch::Make(step, request));
-  const PlannedRound planned = search->Plan(request.budget);
+  const FoundRound planned = search->Plan(request.budget);
   if (planned.choice.missing > 0) {
     return FailBelow(planned.choice.missing,
                      "budget_bytes: {}; the least that is accepted is {}{}",

@@ -94,12 +94,12 @@ enum class SavedAction {
 // "copy", "free", "fetch", "recompute", "drop".
 std::string_view Name(SavedAction action);
 
-struct PlannedAction {
+struct HookAction {
   SavedAction action = SavedAction::kCopy;
   std::size_t tensor = 0;
   std::size_t hook = 0;
 
-  friend bool operator==(const PlannedAction&, const PlannedAction&) = default;
+  friend bool operator==(const HookAction&, const HookAction&) = default;
 };
 
 struct RecordedPlan {
@@ -112,7 +112,7 @@ struct RecordedPlan {
   Bytes moved;                 // both ways
   // In the order in which hooks run them. Before a hook returns a tensor or
   // keeps one, everything listed for it happens.
-  std::vector<PlannedAction> actions;
+  std::vector<HookAction> actions;
 };
 
 // kInvalidArgument, naming the segment or tensor, its value and what is

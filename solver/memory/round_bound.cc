@@ -11,8 +11,11 @@
 namespace ucudnn {
 namespace {
 
-// Whole blocks are searched for at so many tasks, if they are few, in so many
-// nodes each.
+// At how many tasks whole blocks are searched, if at most so many blocks are
+// live there, and in how many nodes. VGG-16's bounds rise by up to 2.3 %, and
+// all searches of memory_bench take 265 s instead of 261 (Whole blocks in
+// docs/results/h100-memory-2026-11-26.md, which also says why not to search
+// among ResNet-50's 150 live blocks).
 constexpr std::size_t kWholeTasks = 8;
 constexpr std::size_t kMostBlocks = 64;
 constexpr std::size_t kWholeNodes = 200;
@@ -55,8 +58,8 @@ struct LinkState {
   double moved = 0;
   double waiting = 0;
 
-  // How long the task waits until so many bytes have moved. There are so many,
-  // as long as the task fits beside what it uses.
+  // How long the task waits until so many bytes have moved. There are as many
+  // if the task fits with its own blocks alone.
   double DelayFor(double demand, double rate) const {
     return std::max(0.0, demand - moved) / rate;
   }
@@ -69,10 +72,10 @@ struct LinkState {
   }
 };
 
-// The states before all tasks, none of which can be earlier, if demand[j] bytes
+// The state before each task, none of which can be earlier, if demand[j] bytes
 // and those of its workspace must have moved before task j starts, and
-// released[j] more may move once it is done. A task is run in the way in which
-// it ends first: whatever could move meanwhile in another way moves then, too.
+// released[j] more may move once it is done. Each task runs in the way in which
+// it ends first: what would move during a longer way can move after it as well.
 // `rate`: bytes a nanosecond.
 std::vector<LinkState> Sweep(const RoundBound::Costs& costs,
                              const std::vector<double>& demand,
@@ -116,7 +119,7 @@ std::vector<std::size_t> BlocksOf(const Task& task) {
 }
 
 RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
-                       Updates updates, const PlanFreedom& freedom)
+                       Updates updates, const MemoryFreedom& freedom)
     : graph_(graph),
       recomputes_(freedom.recomputes),
       fixed_(freedom.offloads_weights
@@ -155,7 +158,7 @@ RoundBound::RoundBound(const TrainingGraph& graph, bool accumulates,
     }
     steps.push_back(steps.back() + (kind == TaskKind::kUpdate ? 0 : 1));
   }
-  FindRecomputable();
+  FindRecipes();
 }
 
 double RoundBound::Need(std::size_t place, BatchSize batch) const {
@@ -166,14 +169,14 @@ double RoundBound::Need(std::size_t place, BatchSize batch) const {
 
 double RoundBound::Bound(BatchSize batch, Bytes budget, Costs costs) const {
   double sum = 0;
-  for (std::size_t k = 0; k < costs.size(); ++k) {
+  for (std::size_t place = 0; place < costs.size(); ++place) {
     const double room =
-        static_cast<double>(budget.count()) - fixed_ - Need(k, batch);
-    while (!costs[k].empty() && costs[k].back().workspace > room) {
-      costs[k].pop_back();
+        static_cast<double>(budget.count()) - fixed_ - Need(place, batch);
+    while (!costs[place].empty() && costs[place].back().workspace > room) {
+      costs[place].pop_back();
     }
-    if (room < 0 || costs[k].empty()) return kNever;
-    sum += costs[k].back().time;
+    if (room < 0 || costs[place].empty()) return kNever;
+    sum += costs[place].back().time;
   }
   const Moves moves = MovesOf(batch, budget);
   const double bound = recomputes_
@@ -209,45 +212,45 @@ RoundBound::Moves RoundBound::MovesOf(BatchSize batch, Bytes budget) const {
   }
   double now = 0;
   double now_inputs = 0;
-  for (std::size_t k = 0; k < n; ++k) {
-    now += live[k];
-    now_inputs += inputs[k];
+  for (std::size_t place = 0; place < n; ++place) {
+    now += live[place];
+    now_inputs += inputs[place];
     // Updates need less room than the tasks around them.
-    if (graph_.tasks[tasks_[k]].kind == TaskKind::kUpdate) continue;
+    if (graph_.tasks[tasks_[place]].kind == TaskKind::kUpdate) continue;
     double own_inputs = 0;
-    for (const std::size_t block : own_[k]) {
+    for (const std::size_t block : own_[place]) {
       if (host_has_[block]) own_inputs += Size(block, batch);
     }
-    moves.excess[k] = now + fixed_ - static_cast<double>(budget.count());
-    moves.dropped[k] = now_inputs - own_inputs;
+    moves.excess[place] = now + fixed_ - static_cast<double>(budget.count());
+    moves.dropped[place] = now_inputs - own_inputs;
   }
   return moves;
 }
 
-// The largest time over all tasks of reaching it, of the task, and of what is
-// left after it. What its workspace takes counts on both sides.
+// The maximum over all tasks of reach + t_w + leave (round_bound.h). Workspace
+// lacks on both sides: before the task and after it.
 double RoundBound::WithMoves(BatchSize batch, const Costs& costs,
                              const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
   const double in_rate = graph_.device.h2d_rate / 1e3;
   std::vector<double> must_leave;
-  for (std::size_t k = 0; k < costs.size(); ++k) {
-    must_leave.push_back(moves.excess[k] - moves.dropped[k]);
+  for (std::size_t place = 0; place < costs.size(); ++place) {
+    must_leave.push_back(moves.excess[place] - moves.dropped[place]);
   }
   const std::vector<LinkState> before =
       Sweep(costs, must_leave, moves.out, out_rate);
   const std::vector<LinkState> after = Reversed(Sweep(
       Reversed(costs), Reversed(moves.excess), Reversed(moves.back), in_rate));
   Rooms rooms;
-  rooms.at = [&](std::size_t k) {
+  rooms.at = [&](std::size_t place) {
     RoomProblem problem;
-    for (const LeastCost& cost : costs[k]) {
-      problem.ways.push_back({before[k].now + cost.time + after[k].now,
-                              moves.excess[k] + cost.workspace});
+    for (const LeastCost& cost : costs[place]) {
+      problem.ways.push_back({before[place].now + cost.time + after[place].now,
+                              moves.excess[place] + cost.workspace});
     }
-    problem.out = {out_rate, before[k].moved};
-    problem.in = {in_rate, after[k].moved};
-    problem.dropped = moves.dropped[k];
+    problem.out = {out_rate, before[place].moved};
+    problem.in = {in_rate, after[place].moved};
+    problem.dropped = moves.dropped[place];
     return problem;
   };
   for (const LinkState& state : before) rooms.before.push_back(state.now);
@@ -255,7 +258,7 @@ double RoundBound::WithMoves(BatchSize batch, const Costs& costs,
   return LargestDelay(batch, rooms);
 }
 
-void RoundBound::FindRecomputable() {
+void RoundBound::FindRecipes() {
   if (!recomputes_) return;
   std::map<std::size_t, std::vector<std::size_t>> writers;
   std::set<std::size_t> spoilt;
@@ -271,26 +274,26 @@ void RoundBound::FindRecomputable() {
   }
   for (auto& [block, places] : writers) {
     if (spoilt.count(block) > 0 || stays_[block] || host_has_[block]) continue;
-    recomputable_.push_back({block, std::move(places), {}});
+    recipes_.push_back({block, std::move(places), {}});
   }
   FindSources();
 }
 
 void RoundBound::FindSources() {
-  std::map<std::size_t, const Recomputable*> by_block;
-  for (const Recomputable& again : recomputable_) {
-    by_block[again.block] = &again;
+  std::map<std::size_t, const Recipe*> by_block;
+  for (const Recipe& recipe : recipes_) {
+    by_block[recipe.block] = &recipe;
   }
   std::map<std::size_t, double> needed;  // by how many
-  for (Recomputable& again : recomputable_) {
+  for (Recipe& recipe : recipes_) {
     std::map<std::size_t, std::size_t> read;  // with the first place
-    for (const std::size_t place : again.writers) {
+    for (const std::size_t place : recipe.writers) {
       const Task& task = graph_.tasks[tasks_[place]];
       for (const std::size_t block : task.reads) {
-        if (block != again.block) read.try_emplace(block, place);
+        if (block != recipe.block) read.try_emplace(block, place);
       }
-      if (!task.again) continue;
-      for (const std::size_t block : task.again->reads) {
+      if (!task.recipe) continue;
+      for (const std::size_t block : task.recipe->reads) {
         read.try_emplace(block, place);
       }
     }
@@ -300,17 +303,17 @@ void RoundBound::FindSources() {
       Source source{block, found->second->writers, 1};
       std::erase_if(source.writers,
                     [&, at = reader](std::size_t place) { return place > at; });
-      again.sources.push_back(std::move(source));
+      recipe.sources.push_back(std::move(source));
       Uses& uses = uses_.at(block);
-      again.sources_end = std::max(again.sources_end, uses.last + 1);
-      // It may be away until this block is computed again.
-      const std::size_t last = uses_.at(again.block).last;
+      recipe.sources_end = std::max(recipe.sources_end, uses.last + 1);
+      // It may be away until the block that it makes is used last.
+      const std::size_t last = uses_.at(recipe.block).last;
       uses.returns = std::max(uses.returns.value_or(last), last);
       ++needed[block];
     }
   }
-  for (Recomputable& again : recomputable_) {
-    for (Source& source : again.sources) source.share /= needed[source.block];
+  for (Recipe& recipe : recipes_) {
+    for (Source& source : recipe.sources) source.share /= needed[source.block];
   }
 }
 
@@ -330,9 +333,10 @@ double RoundBound::TimeOf(std::size_t block,
   return time;
 }
 
-// Each source is computed again too, or was kept, which takes room itself.
-// Those are kept whose time for so much room is most.
-double RoundBound::TimeWithSources(const Recomputable& again, double time,
+// Each source is either computed again, too, which adds to the time, or was
+// kept, which takes away from the room that the block makes. Those are kept
+// that take the most time a byte, while that lowers the time a byte.
+double RoundBound::TimeWithSources(const Recipe& recipe, double time,
                                    BatchSize batch,
                                    const std::vector<double>& times) const {
   struct Cost {
@@ -340,7 +344,7 @@ double RoundBound::TimeWithSources(const Recomputable& again, double time,
     double size;
   };
   std::vector<Cost> costs;
-  for (const Source& source : again.sources) {
+  for (const Source& source : recipe.sources) {
     const double size = Size(source.block, batch);
     if (size == 0) continue;
     const Cost& cost = costs.emplace_back(
@@ -351,7 +355,7 @@ double RoundBound::TimeWithSources(const Recomputable& again, double time,
   std::sort(costs.begin(), costs.end(), [](const Cost& a, const Cost& b) {
     return a.time * b.size > b.time * a.size;
   });
-  double size = Size(again.block, batch);
+  double size = Size(recipe.block, batch);
   double least = time / size;
   for (const Cost& cost : costs) {
     time -= cost.time;
@@ -368,24 +372,24 @@ std::vector<RoundBound::Item> RoundBound::ItemsOf(
   const auto add = [&](const Item& item) {
     if (item.first < item.end) items.push_back(item);
   };
-  for (const Recomputable& again : recomputable_) {
-    const double size = Size(again.block, batch);
+  for (const Recipe& recipe : recipes_) {
+    const double size = Size(recipe.block, batch);
     if (size == 0) continue;
-    const std::size_t last = uses_.at(again.block).last;
+    const std::size_t last = uses_.at(recipe.block).last;
     // Between its writers only those before have run.
     std::vector<std::size_t> writers;
-    for (std::size_t i = 0; i + 1 < again.writers.size(); ++i) {
-      writers.push_back(again.writers[i]);
-      add({TimeOf(again.block, writers, batch, times) / size, again.block,
-           again.writers[i] + 1, again.writers[i + 1], false});
+    for (std::size_t i = 0; i + 1 < recipe.writers.size(); ++i) {
+      writers.push_back(recipe.writers[i]);
+      add({TimeOf(recipe.block, writers, batch, times) / size, recipe.block,
+           recipe.writers[i] + 1, recipe.writers[i + 1], false});
     }
-    const std::size_t written = again.writers.back() + 1;
-    const double time = TimeOf(again.block, again.writers, batch, times);
+    const std::size_t written = recipe.writers.back() + 1;
+    const double time = TimeOf(recipe.block, recipe.writers, batch, times);
     const std::size_t later =
-        std::clamp(again.sources_end, written, std::max(written, last));
-    add({time / size, again.block, written, later, false});
-    add({TimeWithSources(again, time, batch, times), again.block, later, last,
-         !again.sources.empty()});
+        std::clamp(recipe.sources_end, written, std::max(written, last));
+    add({time / size, recipe.block, written, later, false});
+    add({TimeWithSources(recipe, time, batch, times), recipe.block, later, last,
+         !recipe.sources.empty()});
   }
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
     return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
@@ -393,8 +397,8 @@ std::vector<RoundBound::Item> RoundBound::ItemsOf(
   return items;
 }
 
-// What the round takes beyond its tasks. What the tasks that compute a block
-// again read must be there again, too, even if nothing else needed it after k.
+// What the round takes beyond the sum of its tasks. What a recipe reads must be
+// there as well, even if no other task needs it any more.
 double RoundBound::WithRecomputation(BatchSize batch, const Costs& costs,
                                      const Moves& moves) const {
   const double out_rate = graph_.device.d2h_rate / 1e3;
@@ -405,39 +409,40 @@ double RoundBound::WithRecomputation(BatchSize batch, const Costs& costs,
   const std::vector<double> returned =
       Reversed(Moved(Reversed(times), Reversed(moves.back), in_rate));
   Rooms rooms;
-  rooms.at = [&](std::size_t k) {
+  rooms.at = [&](std::size_t place) {
     RoomProblem problem;
-    for (const LeastCost& cost : costs[k]) {
+    for (const LeastCost& cost : costs[place]) {
       problem.ways.push_back(
-          {cost.time - times[k], moves.excess[k] + cost.workspace});
+          {cost.time - times[place], moves.excess[place] + cost.workspace});
     }
-    problem.out = {out_rate, left[k]};
-    problem.in = {in_rate, returned[k]};
-    problem.dropped = moves.dropped[k];
+    problem.out = {out_rate, left[place]};
+    problem.in = {in_rate, returned[place]};
+    problem.dropped = moves.dropped[place];
     return problem;
   };
   rooms.before = SumsBefore(times);
   rooms.after = Reversed(SumsBefore(Reversed(times)));
-  std::vector<double> again_times = times;
-  for (std::size_t k = 0; k < tasks_.size(); ++k) {
-    const std::optional<TaskAgain>& again = graph_.tasks[tasks_[k]].again;
-    if (again) again_times[k] = static_cast<double>(again->time.count());
+  std::vector<double> rerun_times = times;
+  for (std::size_t place = 0; place < tasks_.size(); ++place) {
+    const std::optional<TaskRecipe>& recipe =
+        graph_.tasks[tasks_[place]].recipe;
+    if (recipe) rerun_times[place] = static_cast<double>(recipe->time.count());
   }
-  rooms.items = ItemsOf(batch, again_times);
+  rooms.items = ItemsOf(batch, rerun_times);
   return LargestDelay(batch, rooms);
 }
 
-bool RoundBound::IsBeside(const Item& item, std::size_t place) const {
+bool RoundBound::MakesRoom(const Item& item, std::size_t place) const {
   if (place < item.first || place >= item.end) return false;
   const std::vector<std::size_t>& own = own_[place];
   return !std::binary_search(own.begin(), own.end(), item.block);
 }
 
-std::vector<RoomProblem::Block> RoundBound::BlocksBeside(
+std::vector<RoomProblem::Block> RoundBound::OtherBlocks(
     std::size_t place, BatchSize batch, const Rooms& rooms) const {
   std::vector<const Item*> items(graph_.blocks.size());
   for (const Item& item : rooms.items) {
-    if (IsBeside(item, place)) items[item.block] = &item;
+    if (MakesRoom(item, place)) items[item.block] = &item;
   }
   const std::vector<std::size_t>& own = own_[place];
   std::vector<RoomProblem::Block> blocks;
@@ -445,22 +450,22 @@ std::vector<RoomProblem::Block> RoundBound::BlocksBeside(
     const bool input = host_has_[block];
     if ((place < uses.first && !input) || place > uses.last) continue;
     if (std::binary_search(own.begin(), own.end(), block)) continue;
-    RoomProblem::Block beside{.bytes = Size(block, batch), .host_has = input};
-    if (beside.bytes == 0) continue;
+    RoomProblem::Block other{.bytes = Size(block, batch), .host_has = input};
+    if (other.bytes == 0) continue;
     if (!input) {
-      beside.out_time = rooms.before[place] - rooms.before[uses.first + 1];
+      other.out_time = rooms.before[place] - rooms.before[uses.first + 1];
     }
     const auto read =
         std::upper_bound(uses.reads.begin(), uses.reads.end(), place);
-    beside.in_time = rooms.after[place];
-    if (read != uses.reads.end()) beside.in_time -= rooms.after[*read - 1];
+    other.in_time = rooms.after[place];
+    if (read != uses.reads.end()) other.in_time -= rooms.after[*read - 1];
     if (const Item* item = items[block]) {
-      beside.per_byte = item->per_byte;
-      beside.divisible = item->divisible;
-      // One of its sources may leave in its place, and was there earlier.
-      if (item->divisible) beside.out_time = rooms.before[place];
+      other.per_byte = item->per_byte;
+      other.divisible = item->divisible;
+      // A source, which was computed earlier, may leave in its place.
+      if (item->divisible) other.out_time = rooms.before[place];
     }
-    blocks.push_back(beside);
+    blocks.push_back(other);
   }
   return blocks;
 }
@@ -475,22 +480,24 @@ double RoundBound::LargestDelay(BatchSize batch, const Rooms& rooms) const {
     }
   };
   std::vector<Delay> delays;
-  for (std::size_t k = 0; k < tasks_.size(); ++k) {
-    delays.push_back({LeastDelayOfMoves(rooms.at(k)), k});
+  for (std::size_t place = 0; place < tasks_.size(); ++place) {
+    delays.push_back({LeastDelayOfMoves(rooms.at(place)), place});
   }
   std::sort(delays.begin(), delays.end());
-  std::vector<RoomProblem::Block> again;
+  std::vector<RoomProblem::Block> recomputable;
   for (const Item& item : rooms.items) {
-    again.push_back(
+    recomputable.push_back(
         {.bytes = Size(item.block, batch), .per_byte = item.per_byte});
   }
   double most = 0;
   for (Delay& delay : delays) {
     if (delay.least <= most) break;
-    if (!again.empty()) {
+    if (!recomputable.empty()) {
       delay.least = LeastDelayInParts(
-          rooms.at(delay.place), again,
-          [&](std::size_t i) { return !IsBeside(rooms.items[i], delay.place); },
+          rooms.at(delay.place), recomputable,
+          [&](std::size_t i) {
+            return !MakesRoom(rooms.items[i], delay.place);
+          },
           most);
     }
     most = std::max(most, delay.least);
@@ -499,7 +506,7 @@ double RoundBound::LargestDelay(BatchSize batch, const Rooms& rooms) const {
   delays.resize(std::min(delays.size(), kWholeTasks));
   for (const Delay& delay : delays) {
     RoomProblem problem = rooms.at(delay.place);
-    problem.blocks = BlocksBeside(delay.place, batch, rooms);
+    problem.blocks = OtherBlocks(delay.place, batch, rooms);
     if (problem.blocks.size() > kMostBlocks) continue;
     most = std::max(most, LeastDelayOfWholeBlocks(problem, kWholeNodes, most));
   }

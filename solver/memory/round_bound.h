@@ -1,7 +1,50 @@
 #ifndef UCUDNN_SOLVER_MEMORY_ROUND_BOUND_H_
 #define UCUDNN_SOLVER_MEMORY_ROUND_BOUND_H_
 
-// The least time of one round at any batch; bounds.h says what it is. Pure.
+// The least time of one round at any batch: the second bound of bounds.h.
+// Symbols: docs/solver.md.
+//
+// Four tasks within M = 160 bytes; the link carries 2 bytes a microsecond each
+// way. The loss is faster with workspace. (round_bound_test.cc has the same
+// numbers.)
+//
+//   place i         0     1       2        3
+//   task            a     b      loss      a'
+//   us             100    20  260/100/60   50    with 0/70/80 bytes
+//   X 100 bytes     W     R       .        R
+//   Y  20                 W       R
+//   D  20                         W        R
+//   E  20                                  W
+//   excess         -60   -40     -20      -20
+//   out            100                           may leave once a is done
+//   in                                    100    must be back before a'
+//
+// Before the loss the link carries 2 * 20 bytes out, while b runs, and after it
+// none back, since a' follows. Its ways:
+//
+//     t_w, s_w   lack     reach             leave           round
+//     260,  0     -20  120              50              430 us
+//     100, 70      50  120 + (50-40)/2  50 + 50/2       300
+//      60, 80      60  120 + (60-40)/2  50 + 60/2       270
+//
+// But X is one block. If 100 bytes leave, the third way takes 290, and if 100
+// return, 290, too; the others take longer. So the bound is 290 us. (The best
+// plan takes 310: X leaves and returns as a whole.)
+//
+// In general a link is a fluid: it carries the bytes of each block from when
+// that was computed (out), or until it is needed next (in). Every task before i
+// runs in the way in which it ends first, once enough has left for that, and
+// likewise backwards in time for those after it. What the host has from the
+// beginning, inputs and weights that may leave, is dropped without a copy. A
+// block that is in use from its first task to its last neither leaves nor
+// returns.
+//
+// With recomputation other tasks take their fastest ways, and some of lack_iw
+// is computed again instead of moved: the cheapest bytes first, as in a
+// fractional knapsack. What a block is computed from must then be there, too:
+// moved, or computed again itself.
+//
+// Pure.
 
 #include <cstddef>
 #include <functional>
@@ -31,7 +74,7 @@ class RoundBound {
   enum class Updates { kNone, kInOrder, kAnywhere };
 
   RoundBound(const TrainingGraph& graph, bool accumulates, Updates updates,
-             const PlanFreedom& freedom);
+             const MemoryFreedom& freedom);
 
   // The tasks in order.
   const std::vector<std::size_t>& tasks() const { return tasks_; }
@@ -49,50 +92,48 @@ class RoundBound {
   double Size(std::size_t block, BatchSize batch) const {
     return static_cast<double>(graph_.blocks[block].SizeAt(batch).count());
   }
-  // A block that writers of another one read.
+  // A block that a recipe reads and that can be computed again itself.
   struct Source {
     std::size_t block;
     std::vector<std::size_t> writers;  // places, before it is read
-    double share;  // of it; those of all blocks that need it are 1 together
+    double share;  // of its time; the shares of all recipes that read it sum to
+                   // 1, as it may be computed again once for all of them
   };
-  // A block that only recomputable tasks of the forward pass write.
-  struct Recomputable {
+  // How to compute a block again that only recomputable tasks of the forward
+  // pass write.
+  struct Recipe {
     std::size_t block;
     std::vector<std::size_t> writers;  // places
     std::vector<Source> sources;
     std::size_t sources_end = 0;  // the place after the last use of them all
   };
-  // One way to make room by computing a block again, for the tasks at places in
-  // [first, end).
+  // Computing a block again makes room for the tasks at places in [first, end).
   struct Item {
     double per_byte;  // ns
     std::size_t block;
     std::size_t first;
     std::size_t end;
-    bool divisible;  // not as a whole: its sources may be away instead of it
+    bool divisible;  // a part of it may count: its sources may be away instead
   };
 
-  void FindRecomputable();
+  void FindRecipes();
   void FindSources();
-  // What a block has of the time of the tasks at these places if they run
-  // again: their time is shared by the blocks that they write.
+  // The block's part of the time of the tasks at these places: the blocks that
+  // a task writes share its time by their bytes.
   double TimeOf(std::size_t block, const std::vector<std::size_t>& places,
                 BatchSize batch, const std::vector<double>& times) const;
-  // The least time a byte to compute the block again if none of its sources is
-  // there.
-  double TimeWithSources(const Recomputable& again, double time,
-                         BatchSize batch,
+  // The least time a byte to compute the block again, in `time`, if none of its
+  // sources is there.
+  double TimeWithSources(const Recipe& recipe, double time, BatchSize batch,
                          const std::vector<double>& times) const;
   // By rising time a byte.
   std::vector<Item> ItemsOf(BatchSize batch,
                             const std::vector<double>& times) const;
-  // By place, all in bytes. What is released before a place, or back after it,
-  // is all that can have left then, or can still return.
+  // By place, all in bytes.
   struct Moves {
-    std::vector<double> excess;   // that lack beside the task's blocks; less
-                                  // than 0 if there is room
-    std::vector<double> dropped;  // of the other blocks, what the host has: it
-                                  // need not leave
+    std::vector<double> excess;   // below 0 if there is room
+    std::vector<double> dropped;  // blocks that the task does not use and that
+                                  // the host has: they need no copy
     std::vector<double> out;      // may leave once the task is done
     std::vector<double> back;     // must be back before the task
   };
@@ -109,12 +150,12 @@ class RoundBound {
     std::vector<Item> items;
   };
   // Whether the item makes room for the task.
-  bool IsBeside(const Item& item, std::size_t place) const;
-  // All blocks that are live beside the task.
-  std::vector<RoomProblem::Block> BlocksBeside(std::size_t place,
-                                               BatchSize batch,
-                                               const Rooms& rooms) const;
-  // Of the task that has the largest one: with parts of blocks, and of some
+  bool MakesRoom(const Item& item, std::size_t place) const;
+  // All live blocks that the task does not use.
+  std::vector<RoomProblem::Block> OtherBlocks(std::size_t place,
+                                              BatchSize batch,
+                                              const Rooms& rooms) const;
+  // The largest delay of any task: first with parts of blocks, then of a few
   // tasks with whole blocks.
   double LargestDelay(BatchSize batch, const Rooms& rooms) const;
 
@@ -131,14 +172,15 @@ class RoundBound {
     std::size_t first;
     std::size_t last;
     std::vector<std::size_t> reads;  // ascending
-    // The last use before which the block may have been away; absent if it is
-    // never away. It may be away between two uses that a task other than an
-    // update separates, before its first use if the host has it, and before a
-    // block that is computed from it is used last.
+    // The last place before which the block may have been away; absent if it is
+    // never away. It may be away between two uses with a task other than an
+    // update in between, and before its first use if the host has it. If a
+    // block is computed again from it, it may be away until that one's last
+    // use.
     std::optional<std::size_t> returns;
   };
   std::map<std::size_t, Uses> uses_;
-  std::vector<Recomputable> recomputable_;
+  std::vector<Recipe> recipes_;
 };
 
 }  // namespace ucudnn

@@ -8,8 +8,8 @@
 
 #include "solver/memory/finish.h"
 #include "solver/memory/placement.h"
+#include "solver/memory/round_draft.h"
 #include "solver/memory/round_model.h"
-#include "solver/memory/round_planner.h"
 #include "solver/memory/steps.h"
 
 namespace ucudnn {
@@ -42,7 +42,7 @@ class VdnnRound {
       : round_(round),
         graph_(*round.graph),
         options_(options),
-        planner_(round, residents, std::move(pool)),
+        draft_(round, residents, std::move(pool)),
         steps_(StepsOf(round)) {
     ChooseOffloads();
   }
@@ -64,7 +64,7 @@ class VdnnRound {
   const std::string& what() const { return what_; }
 
  private:
-  Timeline& timeline() { return planner_.timeline(); }
+  Timeline& timeline() { return draft_.timeline(); }
 
   // off(l) for every forward step: the blocks that it offloads.
   void ChooseOffloads() {
@@ -126,19 +126,19 @@ class VdnnRound {
   bool ComputeStep(const Step& step, bool waiting) {
     std::vector<TaskRun> runs;
     Bytes workspace;
-    const Bytes room = planner_.pool().LargestFree(timeline().Now(kCompute));
+    const Bytes room = draft_.pool().LargestFree(timeline().Now(kCompute));
     for (std::size_t i = step.begin; i < step.end; ++i) {
       runs.push_back(Choose(round_.tasks[i], room));
       workspace = std::max(workspace, runs.back().workspace);
     }
-    std::optional<MemoryRange> range = planner_.TakeWorkspace(workspace);
+    std::optional<MemoryRange> range = draft_.TakeWorkspace(workspace);
     while (!range) {
-      const std::optional<Timeline::Event> next = planner_.pool().NextRelease();
+      const std::optional<Timeline::Event> next = draft_.pool().NextRelease();
       if (!waiting || !next) {
         return NoRoomFor("the workspace of " + graph_.layers[step.layer].name);
       }
       timeline().Sync(kCompute, {*next});
-      range = planner_.TakeWorkspace(workspace);
+      range = draft_.TakeWorkspace(workspace);
     }
     Timeline::Events arrivals;
     for (const std::size_t block : step.inputs) {
@@ -149,8 +149,7 @@ class VdnnRound {
       TaskRun& run = runs[i - step.begin];
       // Filter and data gradients share the larger workspace of the two.
       if (run.workspace > Bytes(0)) run.workspace = workspace;
-      planner_.Compute(round_.tasks[i], run, *range,
-                       std::exchange(arrivals, {}));
+      draft_.Compute(round_.tasks[i], run, *range, std::exchange(arrivals, {}));
     }
     workspace_ = *range;
     return true;
@@ -158,7 +157,7 @@ class VdnnRound {
 
   bool AllocOutputs(const Step& step, bool waiting) {
     for (std::size_t i = step.begin; i < step.end; ++i) {
-      if (!planner_.AllocOutputs(round_.tasks[i], waiting)) {
+      if (!draft_.AllocOutputs(round_.tasks[i], waiting)) {
         return NoRoomFor("what " + graph_.tasks[round_.tasks[i]].name +
                          " computes");
       }
@@ -178,13 +177,13 @@ class VdnnRound {
     if (options_.synchronous) {
       timeline().Sync(kCompute, timeline().Last(kCopy));
     }
-    planner_.ReturnWorkspace(workspace_);
+    draft_.ReturnWorkspace(workspace_);
     for (const std::size_t block : offloads_[i]) {
       // Of vDNNExt after both the offload and the computation.
       const bool copied = !round_.IsInput(block);
-      planner_.Free(block, options_.synchronous || !copied ? kCompute : kCopy);
+      draft_.Free(block, options_.synchronous || !copied ? kCompute : kCopy);
     }
-    planner_.FreeDead(step.end);
+    draft_.FreeDead(step.end);
     return true;
   }
 
@@ -208,7 +207,7 @@ class VdnnRound {
 
   bool Fetch(std::size_t block, const Timeline::Events& before) {
     if (timeline().OnDevice(block)) return true;
-    if (!planner_.Alloc(block, kCompute)) {
+    if (!draft_.Alloc(block, kCompute)) {
       return NoRoomFor(graph_.blocks[block].name);
     }
     timeline().Prefetch(block, kCopy, before);
@@ -233,15 +232,15 @@ class VdnnRound {
     if (options_.synchronous) {
       timeline().Sync(kCompute, timeline().Last(kCopy));
     }
-    planner_.ReturnWorkspace(workspace_);
-    planner_.FreeDead(step.end);
+    draft_.ReturnWorkspace(workspace_);
+    draft_.FreeDead(step.end);
     return true;
   }
 
   const RoundModel& round_;
   const TrainingGraph& graph_;
   const VdnnOptions options_;
-  RoundPlanner planner_;
+  RoundDraft draft_;
   std::vector<Step> steps_;
   std::size_t first_backward_ = 0;
   std::vector<std::vector<std::size_t>> offloads_;  // blocks, by forward step

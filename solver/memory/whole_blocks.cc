@@ -19,10 +19,10 @@ double LinkWait(const Link& link, double bytes) {
 
 // How long the tasks wait for a link.
 struct Wait {
-  double least;   // for the blocks whose move is decided
-  double of_all;  // if all that lacks besides moves, too
+  double least;   // for the blocks that are decided to move
+  double of_all;  // for these and all bytes that still lack
   double rate;
-  // If so many bytes are computed again instead.
+  // If so many of the bytes that still lack are computed again instead.
   double Without(double bytes) const {
     return std::max(least, of_all - bytes / rate);
   }
@@ -33,14 +33,16 @@ struct Undecided {
   double time;  // of what is computed again
   Wait out;
   Wait in;
-  double most;  // bytes that may be computed again besides
+  double most;  // more bytes that may be computed again
 };
 
-// The least delay over how many bytes are computed again. `again` is by rising
-// time a byte, so the first blocks come first, and the delay is convex.
+// The least delay over how many bytes are computed again, those of the first
+// blocks first: `recomputable` is by rising time a byte, so the delay is convex
+// in the bytes, and is least where it bends.
 template <typename Skip>
-double LeastInParts(const Undecided& left, const std::vector<Block>& again,
-                    double enough, const Skip& skip) {
+double LeastInParts(const Undecided& left,
+                    const std::vector<Block>& recomputable, double enough,
+                    const Skip& skip) {
   double least = kNever;
   double done = 0;  // bytes computed again
   double time = left.time;
@@ -50,12 +52,12 @@ double LeastInParts(const Undecided& left, const std::vector<Block>& again,
                                 std::max(taken, left.in.Without(bytes)));
   };
   try_at(0, 0);
-  for (std::size_t i = 0; i < again.size(); ++i) {
+  for (std::size_t i = 0; i < recomputable.size(); ++i) {
     if (done >= left.most || left.base + time >= least) break;
     if (least <= enough) break;
     if (skip(i)) continue;
-    const double per_byte = again[i].per_byte;
-    const double end = std::min(done + again[i].bytes, left.most);
+    const double per_byte = recomputable[i].per_byte;
+    const double end = std::min(done + recomputable[i].bytes, left.most);
     // Where the delay bends.
     const Wait& out = left.out;
     const Wait& in = left.in;
@@ -102,7 +104,8 @@ class WholeBlocks {
                      [&](std::size_t a, std::size_t b) {
                        return blocks_[a].per_byte < blocks_[b].per_byte;
                      });
-    for (const std::size_t depth : depths_) again_.push_back(blocks_[depth]);
+    for (const std::size_t depth : depths_)
+      recomputable_.push_back(blocks_[depth]);
   }
 
   double Whole(std::size_t nodes, double enough) {
@@ -143,8 +146,8 @@ class WholeBlocks {
             .lack = way.lack - (is_out_ ? problem_.dropped : 0)};
   }
 
-  // If any part of the undecided blocks may move or be computed again. Each
-  // part that moves is given the time of the block among them that has most.
+  // The delay if any part of the undecided blocks may move or be computed
+  // again, and parts that move have the time of the block that has most.
   double InParts(const Node& node) const {
     const double lack = std::max(0.0, node.lack);
     const double dropped = is_out_ ? problem_.dropped : -problem_.dropped;
@@ -158,12 +161,12 @@ class WholeBlocks {
     return LeastInParts(
         Undecided{node.base, node.time, is_out_ ? own : other,
                   is_out_ ? other : own, std::max(lack, other_lack)},
-        again_, -kNever,
+        recomputable_, -kNever,
         [&](std::size_t i) { return depths_[i] < node.depth; });
   }
 
-  // The next block stays, is computed again, or moves. Those before it had
-  // more time, so the link carries it after them.
+  // The next block stays, is computed again, or moves. Blocks are in the order
+  // of falling time, so the link carries this one after those before it.
   void Branch(const Node& node) {
     const Block& block = blocks_[node.depth];
     Node next = node;
@@ -195,7 +198,7 @@ class WholeBlocks {
   std::vector<Block> blocks_;        // by falling time, divisible ones last
   std::vector<double> bytes_from_;   // by depth: of all undecided blocks
   std::vector<double> time_from_;    // by depth: the most of them
-  std::vector<Block> again_;         // by rising time a byte
+  std::vector<Block> recomputable_;  // by rising time a byte
   std::vector<std::size_t> depths_;  // of these
   std::priority_queue<Node> open_;
   double known_ = kNever;  // the least of nodes with nothing left to decide
@@ -214,7 +217,7 @@ double LeastDelayOfMoves(const RoomProblem& problem) {
 }
 
 double LeastDelayInParts(const RoomProblem& problem,
-                         const std::vector<RoomProblem::Block>& again,
+                         const std::vector<RoomProblem::Block>& recomputable,
                          const std::function<bool(std::size_t)>& skip,
                          double enough) {
   double least = kNever;
@@ -226,7 +229,7 @@ double LeastDelayInParts(const RoomProblem& problem,
     const Wait out{0, LinkWait(problem.out, leaves), problem.out.rate};
     const Wait in{0, LinkWait(problem.in, lack), problem.in.rate};
     const Undecided left{way->base, 0, out, in, lack};
-    least = std::min(least, LeastInParts(left, again, enough, skip));
+    least = std::min(least, LeastInParts(left, recomputable, enough, skip));
   }
   return least;
 }

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "agent/agent.h"
-#include "device/registry.h"
+#include "device/open_devices.h"
 #include "tests/agent/scripted_link.h"
 #include "tests/support/failing_device.h"
 

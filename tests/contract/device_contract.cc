@@ -183,7 +183,7 @@ TEST_P(DeviceContractTest, CopiesToAndFromItsHostMemory) {
   ASSERT_OK(device_->AllocateHost(Bytes(0)));
 }
 
-TEST_P(DeviceContractTest, CopiesInQueuesBesideItsOrderOfWork) {
+TEST_P(DeviceContractTest, CopiesInQueuesWhileItComputes) {
   const Bytes size = 1_MiB;
   auto buffers = device_->Allocate(size * 2);
   auto up = device_->AllocateHost(size);

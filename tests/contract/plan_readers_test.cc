@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/plan/plan_json.h"
-#include "client/dropin/planner/plan_text.h"
+#include "client/dropin/planner/plan_file_kernels.h"
 #include "proto/convert_plan.h"
 #include "proto/json.h"
 #include "tests/support/paths.h"
@@ -67,10 +67,10 @@ Status ByTheSolversLibrary(const Json& plan) {
   const std::string text = plan.dump();
   char* answer = nullptr;
   const int code = ucudnn_solve_read_plan(text.data(), text.size(), &answer);
-  const std::string told = answer == nullptr ? "" : answer;
+  const std::string text = answer == nullptr ? "" : answer;
   ucudnn_solve_free(answer);
   if (code == 0) return {};
-  return tl::unexpected<Error>(Error{static_cast<Code>(code), told});
+  return tl::unexpected<Error>(Error{static_cast<Code>(code), text});
 }
 
 struct Reader {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "device/measure/measure.h"
-#include "device/registry.h"
+#include "device/open_devices.h"
 
 namespace ucudnn {
 namespace {
@@ -151,7 +151,7 @@ TEST(OneDnnDeviceTest, RefusesWorkspacesThatAreNotAligned) {
 
 // Two devices in one process, each with its own threads, give the same result
 // as one, and neither changes the other's number of threads.
-TEST(OneDnnDeviceTest, WorksBesideAnotherInOneProcess) {
+TEST(OneDnnDeviceTest, WorksWithAnotherInOneProcess) {
   const std::vector<int> cores = AvailableCores();
   const ConvProblem problem = Small();
   const BatchSize batch(4);

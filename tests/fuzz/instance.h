@@ -73,9 +73,9 @@ inline KernelProfile FuzzKernel(FuzzBytes& bytes, std::size_t number) {
         1, static_cast<char>('A' + static_cast<char>(bytes.Byte() % 4)));
     point.workspace = Bytes(bytes.Number());
     point.time = Nanoseconds(bytes.Number());
-    const std::int64_t told = bytes.Byte();
-    if (told % 4 == 0) point.spread = Nanoseconds(bytes.Number());
-    if (told / 4 % 4 == 0) point.adding = Nanoseconds(bytes.Number());
+    const std::int64_t fields = bytes.Byte();
+    if (fields % 4 == 0) point.spread = Nanoseconds(bytes.Number());
+    if (fields / 4 % 4 == 0) point.adding = Nanoseconds(bytes.Number());
     kernel.points.push_back(std::move(point));
   }
   return kernel;

@@ -289,8 +289,8 @@ class Report {
   }
   bool TimeIsUp() {
     if (Elapsed() < settings_.seconds) return false;
-    if (!told_) Say("the time is up: nothing more is begun");
-    told_ = true;
+    if (!said_) Say("the time is up: nothing more is begun");
+    said_ = true;
     return true;
   }
   double Elapsed() const {
@@ -307,7 +307,7 @@ class Report {
   const std::string versions_;  // results under equal versions are comparable
   DeviceModel model_;
   const Clock::time_point begun_ = Clock::now();
-  bool told_ = false;
+  bool said_ = false;
 };
 
 Status Run(const Settings& settings) {

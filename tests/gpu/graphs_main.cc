@@ -108,16 +108,16 @@ class Planner {
   Planner(Device& device, DropInSettings settings, BatchPolicy policy)
       : device_(device), planner_([&] {
           settings.policy = policy;
-          return LocalPlanner::Options{.settings = settings,
-                                       .kind = ToString(device.info().kind),
-                                       .ask = {}};
+          return LocalSolver::Options{.settings = settings,
+                                      .kind = ToString(device.info().kind),
+                                      .ask = {}};
         }()) {}
 
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit) {
     return planner_.Plan(
         problem, batch, limit, [this]() -> Result<Device*> { return &device_; },
-        LocalPlanner::Enqueueing::kReplayed);
+        LocalSolver::Enqueueing::kReplayed);
   }
 
   Result<WorkspacePlan> Plan(const Job& job) {
@@ -140,7 +140,7 @@ class Planner {
 
  private:
   Device& device_;
-  LocalPlanner planner_;
+  LocalSolver planner_;
 };
 
 struct Times {

@@ -106,7 +106,7 @@ cd "$(dirname "$0")/../.."
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_policies ucudnn_gpu_graphs
-  ucudnn_gpu_memory ucudnn_gpu_beside ucudnn-train-memory)
+  ucudnn_gpu_memory ucudnn_gpu_concurrent ucudnn-train-memory)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -186,7 +186,7 @@ random_problems() {
 }
 
 beside() {
-  .carry/bin/ucudnn_gpu_beside >"$out/beside.txt" 2>&1
+  .carry/bin/ucudnn_gpu_concurrent >"$out/concurrent.txt" 2>&1
 }
 
 operators() {

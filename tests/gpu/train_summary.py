@@ -1,5 +1,5 @@
 """Compares a planned training with an evenly split one: the JSON of both. A third
-one is of equal GPUs: what its steps take beside their passes.
+one is of equal GPUs: what its steps take cost their passes.
 
 Exit status 1 if one of them did not run what was planned from measurements.
 """
@@ -46,10 +46,10 @@ losses = list(zip(planned["losses"], even["losses"]))
 largest = max(abs(a - b) / a for a, b in losses)
 print(f"largest relative difference of {len(losses)} losses: {largest:.2e}")
 if equal:
-    beside = equal["step_us"] / equal["passes_us"] - 1
+    cost = equal["step_us"] / equal["passes_us"] - 1
     print(
         f"equal GPUs, {equal['sum_method']}: passes {equal['passes_us']:.0f}, "
-        f"whole step {equal['step_us']:.0f}, {beside:+.1%}"
+        f"whole step {equal['step_us']:.0f}, {cost:+.1%}"
     )
 for line in wrong:
     print(f"not as planned: {line}")

@@ -9,7 +9,8 @@
 - exceptions.txt lists folders with more than FOLDER sources, classes with more
   than CLASS public methods, and abstract classes with one implementation; each
   with its number. They may only shrink: a smaller number must be written there.
-- A path of the repository in a comment exists.
+- A path of the repository in a comment exists, and is not in a top-level room
+  above the comment's own.
 
 Golden plans are compared by golden_plans_test.cc, skipped tests by tests/skips.py.
 """
@@ -205,14 +206,19 @@ def spelt_out(path):
         path[:braces.start()] + option + path[braces.end():])]
 
 
-def check_comments(root, sources, known):
+def check_comments(root, sources, known, rooms):
+    tops = list(dict.fromkeys(room.split("/")[0] for room in rooms))
     for name, text in sources.items():
+        own = name.split("/")[0]
         comment = re.compile(r"#.*" if name.endswith(".py") else r"//.*")
         for number, line in enumerate(text.splitlines(), 1):
             found = comment.search(line)
             if not found or line.startswith(("#include", "#!")):
                 continue
             for path in PATH.findall(found[0]):
+                top = path.split("/")[0]
+                if own in tops and top in tops[:tops.index(own)]:
+                    yield f"{name}:{number}: {path} is in a room above"
                 for one in spelt_out(path):
                     # Without an ending too; and NAME.csv is of any name.
                     pattern = re.sub(r"\b[A-Z]{2,}\b", "*", one)
@@ -238,7 +244,7 @@ def main():
     broken = [*check_rooms(sources, rooms),
               *check_exceptions(root, {**folders(sources),
                                        **large_and_lonely(sources, tests)}),
-              *check_comments(root, texts, known)]
+              *check_comments(root, texts, known, rooms)]
     print(*broken, sep="\n")
     print(f"{len(sources)} sources of {len(rooms)} rooms, {len(broken)} rules broken")
     return 1 if broken else 0

@@ -122,7 +122,7 @@ void DescribeJoint(const JointPlan& plan, std::string* text) {
   }
 }
 
-void DescribeJointMemory(const MemoryJointPlan& plan, std::string* text) {
+void DescribeJointMemory(const JointMemoryPlan& plan, std::string* text) {
   *text += fmt::format("  {} ns, bound {} ns, {} planned\n",
                        plan.assignment.makespan.count(),
                        plan.lower_bound.count(), plan.planned);
@@ -138,7 +138,7 @@ void DescribeRecorded(const RecordedPlan& plan, std::string* text) {
       "  {} ns, bound {} ns, ideal {} ns; peak {} B, plain {} B, moved {} B\n",
       plan.time.count(), plan.lower_bound.count(), plan.ideal_time.count(),
       plan.peak.count(), plan.plain_peak.count(), plan.moved.count());
-  for (const PlannedAction& action : plan.actions) {
+  for (const HookAction& action : plan.actions) {
     *text += fmt::format("  hook {}: {} {}\n", action.hook, Name(action.action),
                          action.tensor);
   }
@@ -268,7 +268,7 @@ void AddMemoryPlans(std::string* text) {
   AddMemoryPlan(text, "chain, weights may leave", chain, "best", 1, asked);
   AddMemoryPlan(text, "chain", chain, "best", 1);
 
-  MemoryJointProblem joint;
+  JointMemoryProblem joint;
   joint.batch = BatchSize(16);
   joint.policy = FindMemoryPolicy("best").value();
   joint.kinds = {{chain, PeakOf(chain)}, {chain, PeakOf(chain) / 4}};

@@ -56,8 +56,8 @@ class Rank {
     // ranks have the same revision.
     double gradients[3] = {static_cast<double>(rank_ + 1), 0,
                            static_cast<double>(session_->revision())};
-    const bool told = std::filesystem::exists(folder_ + "/stop");
-    if (told) gradients[1] = 1;
+    const bool stops = std::filesystem::exists(folder_ + "/stop");
+    if (stops) gradients[1] = 1;
     session_->AllReduce(gradients, 3);
     state_["mean"] = gradients[0];
     if (std::abs(gradients[2] - static_cast<double>(session_->revision())) >

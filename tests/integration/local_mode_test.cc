@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "base/network.h"
-#include "client/dropin/planner/planner.h"
 #include "client/dropin/ask/ask_coordinator.h"
+#include "client/dropin/planner/planner.h"
 #include "device/forwarding_device.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/integration/cluster.h"
@@ -75,13 +75,13 @@ class LocalModeTest : public ::testing::Test {
   int PlanAll(CoordinatorAsker& asker) {
     Stopwatch device;
     const std::string kind = ToString(device.info().kind);
-    LocalPlanner::Options options;
+    LocalSolver::Options options;
     options.kind = kind;
     options.settings.workspace_limit = 1_MiB;
     options.ask = [&](const ConvProblem& problem) {
       return asker.Ask(kind, problem);
     };
-    LocalPlanner planner(options);
+    LocalSolver planner(options);
     for (const Kernel& kernel : kernels_) {
       const auto plan =
           planner.Plan(kernel.problem, BatchSize(4), 1_MiB,

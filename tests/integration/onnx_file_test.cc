@@ -45,8 +45,8 @@ class OnnxFileTest : public ::testing::Test {
 
   // Of a network, as REST tells them.
   nlohmann::json Layers(const std::string& network) {
-    const auto told = HttpOf(cluster_).Get("/v1/networks/" + network);
-    return nlohmann::json::parse(told->body, nullptr, false)["layers"];
+    const auto answer = HttpOf(cluster_).Get("/v1/networks/" + network);
+    return nlohmann::json::parse(answer->body, nullptr, false)["layers"];
   }
 
   std::string Write(const std::string& name, const std::string& contents) {

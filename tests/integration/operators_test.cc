@@ -86,14 +86,14 @@ TEST_F(OperatorsTest, CancelACampaignAndSeeWhoDidAndWhy) {
   EXPECT_EQ(cluster_.Ucudnn({"cancel"}).status, 2);
 }
 
-TEST_F(OperatorsTest, AreToldTheCostBeforeAnythingIsRequested) {
+TEST_F(OperatorsTest, SeeTheCostBeforeAnythingIsRequested) {
   const Finished refused = cluster_.Ucudnn(Plan({}));
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.err, HasSubstr(kKind));
   EXPECT_THAT(refused.err, HasSubstr("--wait-for-device"));
-  const Finished told = cluster_.Ucudnn(Plan({"--dry-run"}));
-  EXPECT_EQ(told.status, 0) << told.err;
-  EXPECT_THAT(told.out,
+  const Finished answer = cluster_.Ucudnn(Plan({"--dry-run"}));
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_THAT(answer.out,
               StartsWith("8 measurements: 0 made, 0 failed, 8 missing\n"));
   EXPECT_EQ(cluster_.UcudnnJson({"tasks"}), json::array());
   const Finished late =
@@ -187,10 +187,10 @@ TEST_F(OperatorsTest, AreRefusedMoreThanACallerMayQueue) {
 TEST_F(OperatorsTest, RemoveWhatIsOld) {
   // Plans that no job has go after a while unless told otherwise.
   EXPECT_EQ(cluster_.Ucudnn({"prune", "--dry-run"}).status, 0);
-  const Finished told =
+  const Finished answer =
       cluster_.Ucudnn({"prune", "--dry-run", "--keep-jobs", "30"});
-  EXPECT_EQ(told.status, 0) << told.err;
-  EXPECT_THAT(told.out, StartsWith("WOULD BE REMOVED"));
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  EXPECT_THAT(answer.out, StartsWith("WOULD BE REMOVED"));
   EXPECT_EQ(cluster_.UcudnnJson({"history"}), json::array());
   EXPECT_EQ(cluster_.Ucudnn({"prune", "--keep-jobs", "30"}).status, 0);
   EXPECT_EQ(cluster_.UcudnnJson({"history"})[0]["what"], "prune");

@@ -44,11 +44,11 @@ def ranks(request, tmp_path_factory):
 
 
 @pytest.fixture(name="told")
-def told_by_both(ranks, request):
+def reported_by_both(ranks, request):
     """What both ranks saw of the scenario that the test is named after."""
     scenario = request.node.name.partition("test_")[2]
-    told = [rank.get(scenario, "the ranks did not get so far") for rank in ranks]
-    for value in told:
+    reports = [rank.get(scenario, "the ranks did not get so far") for rank in ranks]
+    for value in reports:
         if isinstance(value, str) and "Traceback" in value:
             pytest.fail(value)
-    return told
+    return reports

@@ -39,7 +39,7 @@ for named_wrongly in ({}, {"network_file": sys.argv[1], "plan_file": "/none.json
 with ucudnn.Session(
     comm, network_file=sys.argv[1], batch=5, device="cpu:1", coordinators=""
 ) as session:
-    told = {
+    report = {
         "rank": session.rank,
         "size": session.size,
         "batch": session.batch,
@@ -54,29 +54,29 @@ with ucudnn.Session(
     }
     gradients = array.array("f", [1.0 + session.rank, 2.0])
     session.allreduce(gradients)
-    told["gradients"] = list(gradients)
+    report["gradients"] = list(gradients)
     announced = Announced(array.array("d", [3.0 + session.rank, 5.0]), "<f8")
     session.allreduce(announced)
-    told["announced"] = list(announced.values)
+    report["announced"] = list(announced.values)
     try:
         session.allreduce(Announced(array.array("i", [1]), "<i4"))
     except ucudnn.InvalidArgument as error:
-        told["integers_on_gpu"] = str(error)
+        report["integers_on_gpu"] = str(error)
     # Only rank 1's gradients have an unsupported type.
     try:
         session.allreduce(array.array("f" if session.rank == 0 else "i", [1]))
     except ucudnn.InvalidArgument as error:
-        told["unlike"] = str(error)
+        report["unlike"] = str(error)
     session.report_step(1.5)
-    told["changed"] = session.refresh()
+    report["changed"] = session.refresh()
     try:
         session.allreduce(array.array("i", [1]))
     except ucudnn.InvalidArgument as error:
-        told["integers"] = str(error)
+        report["integers"] = str(error)
 try:
     session.batch
 except ucudnn.Error as error:
-    told["after"] = str(error)
-everything = comm.gather(told)
+    report["after"] = str(error)
+everything = comm.gather(report)
 if comm.rank == 0:
     print(json.dumps(everything))

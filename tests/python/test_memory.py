@@ -264,7 +264,7 @@ def test_checks_plans_against_every_rule():
     refused("batch is 255; 256", lambda p, e: p.update(batch=255))
 
 
-def test_checks_plans_with_a_graph_beside_them(tmp_path):
+def test_checks_plans_with_a_given_graph(tmp_path):
     plan = alexnet(policy="vdnn-dyn")
     plan.check()
     without = dataclasses.replace(plan, graph=None)

@@ -8,7 +8,7 @@ import ucudnn
 from ucudnn import rest
 
 
-def test_a_dead_name_server_is_told_in_time(monkeypatch):
+def test_a_dead_name_server_is_reported_in_time(monkeypatch):
     monkeypatch.setattr(rest, "_LOOK_UP", 0.2)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30))
     begun = time.monotonic()
@@ -17,6 +17,6 @@ def test_a_dead_name_server_is_told_in_time(monkeypatch):
     assert time.monotonic() - begun < 5
 
 
-def test_an_unknown_name_is_told_at_once():
+def test_an_unknown_name_is_reported_at_once():
     with pytest.raises(ucudnn.Unreachable, match="coord-1.invalid"):
         ucudnn.connect("coord-1.invalid:7461").jobs()

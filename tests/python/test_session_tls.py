@@ -19,7 +19,7 @@ def test_every_rank_reports_its_steps(tmp_path):
         "--cert", tmp_path / "coordinator-c.crt",
         "--key", tmp_path / "coordinator-c.key",
     ) as daemon:  # fmt: skip
-        told = run_ranks(
+        report = run_ranks(
             "reporting_ranks.py", tmp_path / "tiny.csv", folder=tmp_path,
             variables={
                 "UCUDNN_COORDINATOR": daemon.grpc,
@@ -29,5 +29,5 @@ def test_every_rank_reports_its_steps(tmp_path):
             },
         )  # fmt: skip
     # The coordinator answered: jobs register no networks.
-    assert "job train may not call PutNetwork" in told["reason"]
-    assert told["steps"] == [3, 3]
+    assert "job train may not call PutNetwork" in report["reason"]
+    assert report["steps"] == [3, 3]

@@ -25,10 +25,10 @@ TrainingGraph Slower(TrainingGraph graph, double factor) {
 }
 
 // Tries every way to share the mini-batch, with the plan of every share.
-std::optional<Nanoseconds> BruteForce(const MemoryJointProblem& problem) {
+std::optional<Nanoseconds> BruteForce(const JointMemoryProblem& problem) {
   const std::int64_t batch = problem.batch.count();
   std::vector<std::vector<std::optional<Nanoseconds>>> times;
-  for (const MemoryJointKind& kind : problem.kinds) {
+  for (const JointMemoryKind& kind : problem.kinds) {
     times.emplace_back().resize(static_cast<std::size_t>(batch) + 1);
     for (std::int64_t b = problem.step.count(); b <= batch;
          b += problem.step.count()) {
@@ -67,7 +67,7 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
   for (int trial = 0; trial < (kSlowed ? 4 : 12); ++trial) {
     const Graph network =
         trial % 2 == 0 ? test::SmallChain(8) : test::SmallResidual(8);
-    MemoryJointProblem problem;
+    JointMemoryProblem problem;
     problem.batch = BatchSize(5 + up_to(3));
     const char* policies[] = {"vdnn-ext", "modnn", "best", "hmms"};
     problem.policy = FindMemoryPolicy(policies[trial % 4]).value();
@@ -79,7 +79,7 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
     }
     if (trial % 3 == 0) problem.gpus.push_back(1);
     const auto expected = BruteForce(problem);
-    const Result<MemoryJointPlan> joint = SolveJointMemory(problem);
+    const Result<JointMemoryPlan> joint = SolveJointMemory(problem);
     ASSERT_EQ(joint.has_value(), expected.has_value());
     if (!joint) continue;
     ++solved;
@@ -106,8 +106,8 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
 }
 
 // Two alike GPUs, one with little memory.
-MemoryJointProblem LittleMemory() {
-  MemoryJointProblem problem;
+JointMemoryProblem LittleMemory() {
+  JointMemoryProblem problem;
   problem.batch = BatchSize(32);
   problem.policy = FindMemoryPolicy("best").value();
   const TrainingGraph graph = OnSmallDevice(test::SmallChain(32), 20);
@@ -119,7 +119,7 @@ MemoryJointProblem LittleMemory() {
 }
 
 TEST(JointMemoryTest, AGpuOfLittleMemoryOffloadsIfThatEndsEarlier) {
-  MemoryJointProblem problem = LittleMemory();
+  JointMemoryProblem problem = LittleMemory();
   problem.policy = FindMemoryPolicy("vdnn-ext").value();  // no sub-batches
   const auto joint = SolveJointMemory(problem);
   ASSERT_TRUE(joint) << joint.error().message;
@@ -132,7 +132,7 @@ TEST(JointMemoryTest, AGpuOfLittleMemoryOffloadsIfThatEndsEarlier) {
 }
 
 TEST(JointMemoryTest, SharesAreMultiplesOfTheStep) {
-  MemoryJointProblem problem = LittleMemory();
+  JointMemoryProblem problem = LittleMemory();
   problem.step = BatchSize(8);
   const auto joint = SolveJointMemory(problem);
   ASSERT_TRUE(joint) << joint.error().message;
@@ -158,7 +158,7 @@ TEST(JointMemoryTest, SaysThatItWasCutOffAndNotWhatItDidNotCompare) {
   std::stop_source stop;
   stop_after_first = &stop;
   const MemoryPolicy stopping{"modnn", "", PlanAndStop};
-  MemoryJointProblem problem = LittleMemory();
+  JointMemoryProblem problem = LittleMemory();
   problem.request.stop = stop.get_token();
   problem.policy = &stopping;
   const auto joint = SolveJointMemory(problem);
@@ -171,13 +171,13 @@ TEST(JointMemoryTest, SaysThatItWasCutOffAndNotWhatItDidNotCompare) {
 
 TEST(JointMemoryTest, RefusesWhatItCannotPlan) {
   const auto refused =
-      [](const std::function<void(MemoryJointProblem*)>& change) {
-        MemoryJointProblem problem = LittleMemory();
+      [](const std::function<void(JointMemoryProblem*)>& change) {
+        JointMemoryProblem problem = LittleMemory();
         change(&problem);
         const auto joint = SolveJointMemory(problem);
         return joint ? Error() : joint.error();
       };
-  using Problem = MemoryJointProblem;
+  using Problem = JointMemoryProblem;
   for (const auto& error :
        {refused([](Problem* p) { p->batch = BatchSize(0); }),
         refused([](Problem* p) { p->step = BatchSize(0); }),

@@ -163,9 +163,9 @@ Status ThrowawayPostgres::Serve() {
   UCUDNN_ASSIGN_OR_RETURN(server_, Spawn({"postgres", "-D", folder_ + "/d"}));
   // Its last line is the state, its first the process id.
   const bool ready = WaitUntil([&] {
-    const std::string told = Contents(folder_ + "/d/postmaster.pid");
-    return told.starts_with(fmt::format("{}\n", server_)) &&
-           told.find("\nready") != std::string::npos;
+    const std::string lines = Contents(folder_ + "/d/postmaster.pid");
+    return lines.starts_with(fmt::format("{}\n", server_)) &&
+           lines.find("\nready") != std::string::npos;
   });
   if (ready) return {};
   return Fail(Code::kUnavailable, "PostgreSQL does not start: {}", Log());

@@ -26,7 +26,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-struct PlanOptions {
+struct RequestOptions {
   std::string network;
   BatchSize batch;
   Bytes workspace_limit;
@@ -49,7 +49,7 @@ struct PlanOptions {
   OutputFormat output = OutputFormat::kTable;
 };
 
-void AddPlanOptions(CLI::App* command, PlanOptions* options) {
+void AddPlanOptions(CLI::App* command, RequestOptions* options) {
   command
       ->add_option("--network", options->network,
                    "A registered network; see `ucudnn networks put`")
@@ -139,7 +139,7 @@ void AddPlanOptions(CLI::App* command, PlanOptions* options) {
   AddOutputOption(command, &options->output);
 }
 
-Result<v1::PlanRequest> MakeRequest(const PlanOptions& options,
+Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
   UCUDNN_ASSIGN_OR_RETURN(*request.mutable_network(),
@@ -204,7 +204,7 @@ Status PrintCost(Connection& connection, const v1::PlanRequest& plan,
 // Has measured what the plan needs; returns false if it was not to wait for
 // that. kDeadlineExceeded after --timeout.
 Result<bool> Await(Connection& connection, const v1::PlanRequest& plan,
-                   const PlanOptions& options) {
+                   const RequestOptions& options) {
   v1::MeasureRequest request;
   *request.mutable_plan() = plan;
   request.set_retry_failed(options.retry_failed);
@@ -222,7 +222,7 @@ Result<bool> Await(Connection& connection, const v1::PlanRequest& plan,
   return measured;
 }
 
-Status MakePlan(const Server& server, const PlanOptions& options) {
+Status MakePlan(const Server& server, const RequestOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                           MakeRequest(options, *connection));
@@ -244,7 +244,7 @@ Status MakePlan(const Server& server, const PlanOptions& options) {
   return Print(options.output, ToJson(*plan), [&] { return PlanText(*plan); });
 }
 
-Status Measure(const Server& server, const PlanOptions& options) {
+Status Measure(const Server& server, const RequestOptions& options) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                           MakeRequest(options, *connection));
@@ -345,7 +345,7 @@ std::string PlanText(const v1::Plan& plan) {
 }
 
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto options = std::make_shared<PlanOptions>();
+  const auto options = std::make_shared<RequestOptions>();
   CLI::App* plan = app.add_subcommand(
       "plan", "Make the optimal plan for a network, measuring what is missing");
   AddPlanOptions(plan, options.get());

@@ -28,11 +28,11 @@ Status RunCheck(const CheckOptions& options) {
   if (!options.graph.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(graph, ReadInput(options.graph, kMaxMemoryPlans));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<CheckedMemoryPlan> checked,
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<CheckedMemory> checked,
                           CheckMemoryPlans(plans, graph));
   return Print(options.output, ToJson(checked), [&] {
     Table table({"POLICY", "TIME", "POOL", "CHECK"});
-    for (const CheckedMemoryPlan& of : checked) {
+    for (const CheckedMemory& of : checked) {
       table.AddRow({of.plan.policy, HumanTime(of.plan.time),
                     HumanBytes(of.plan.peak), "keeps every rule"});
     }

@@ -42,12 +42,8 @@ bool TryOffer(cudnnHandle_t handle, const CallDescriptors& d, std::size_t most,
               const OwnChoice* own, Offer* offer) {
   HandleState* const state = StateOf(handle);
   if (state == nullptr) return false;
-  Bytes limit = ToBytes(most);
-  if (!state->names_limit()) {
-    limit =
-        std::min(limit, std::max(kDefaultWorkspaceLimit,
-                                 ToBytes(own == nullptr ? 0 : own->workspace)));
-  }
+  const Bytes limit = state->OfferLimit(
+      ToBytes(most), ToBytes(own == nullptr ? 0 : own->workspace));
   PreparedKernel* const kernel = state->Find(d, limit);
   if (kernel == nullptr ||
       (own != nullptr && !state->Beats(d, *kernel, own->call))) {

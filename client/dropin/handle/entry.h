@@ -56,10 +56,9 @@ struct Offer {
   bool deterministic = false;
 };
 
-// False if there is no offer. An offer needs at most `most` bytes and at most
-// the handle's limit. Without a limit, it needs no more than cuDNN's own choice
-// (or kDefaultWorkspaceLimit, if that is more) and is faster than that choice.
-// `own` is null if cuDNN names no algorithm.
+// False if there is no offer. An offer needs at most `most` bytes, and no more
+// than HandleState::OfferLimit. Without a limit of the user's it is faster than
+// cuDNN's own choice. `own` is null if cuDNN names no algorithm.
 bool MakeOffer(cudnnHandle_t handle, const CallDescriptors& descriptors,
                std::size_t most, const OwnChoice* own, Offer* offer);
 

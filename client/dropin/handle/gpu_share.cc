@@ -24,8 +24,8 @@ void WarnOnce(const std::string& text) {
 }
 
 // Asks the coordinators in the settings; empty if there are none.
-LocalPlanOptions::Ask AskOf(const DropInSettings& settings,
-                            const std::string& kind) {
+LocalOptions::Ask AskOf(const DropInSettings& settings,
+                        const std::string& kind) {
   if (settings.coordinators.empty()) return {};
   CoordinatorAsker::Options options;
   options.credentials = settings.credentials;
@@ -94,7 +94,7 @@ Result<std::shared_ptr<GpuShare>> GpuShare::Of(CUcontext context,
   return share;
 }
 
-LocalPlanner::Bench GpuShare::Bench() {
+LocalSolver::Bench GpuShare::Bench() {
   return [this]() -> Result<Device*> { return device_.get(); };
 }
 
@@ -112,15 +112,16 @@ Result<bool> GpuShare::Beats(const KernelPlan& plan, BatchSize batch,
 }
 
 Status GpuShare::Announce(const Owner& owner,
-                          const LocalPlanner::Kernel& kernel) {
+                          const LocalSolver::Kernel& kernel) {
   UCUDNN_RETURN_IF_ERROR(Plan(kernel.problem, kernel.batch,
                               settings().total_workspace, enqueueing_));
   const std::lock_guard lock(arena_mutex_);
   return slots_.Announce(owner, kernel);
 }
 
-Result<GpuShare::Segment> GpuShare::SegmentOf(
-    const Owner& owner, const LocalPlanner::Kernel& kernel, bool tells_layers) {
+Result<GpuShare::Segment> GpuShare::SegmentOf(const Owner& owner,
+                                              const LocalSolver::Kernel& kernel,
+                                              bool tells_layers) {
   UCUDNN_RETURN_IF_ERROR(Announce(owner, kernel));
   const std::lock_guard lock(arena_mutex_);
   const SegmentTable::Slot& slot = slots_.At(owner);

@@ -63,8 +63,8 @@ class GpuShare : public std::enable_shared_from_this<GpuShare> {
   static Result<std::shared_ptr<GpuShare>> Of(CUcontext context,
                                               const DropInSettings& settings);
 
-  // WR; as LocalPlanner.
-  using Enqueueing = LocalPlanner::Enqueueing;
+  // WR; as LocalSolver.
+  using Enqueueing = LocalSolver::Enqueueing;
   Result<KernelPlan> Plan(const ConvProblem& problem, BatchSize batch,
                           Bytes limit, Enqueueing enqueueing);
   Result<bool> Beats(const KernelPlan& plan, BatchSize batch,
@@ -84,12 +84,12 @@ class GpuShare : public std::enable_shared_from_this<GpuShare> {
     std::uint64_t epoch = 0;  // valid while epoch() equals this
   };
   // Includes a kernel in the next division, and measures it. Errors of
-  // LocalPlanner::Plan.
-  Status Announce(const Owner& owner, const LocalPlanner::Kernel& kernel);
+  // LocalSolver::Plan.
+  Status Announce(const Owner& owner, const LocalSolver::Kernel& kernel);
   // The owner's segment. If it has none yet, divides again, with all kernels of
   // the named network. `tells_layers`: layers of equal shape are distinguished.
   Result<Segment> SegmentOf(const Owner& owner,
-                            const LocalPlanner::Kernel& kernel,
+                            const LocalSolver::Kernel& kernel,
                             bool tells_layers);
   // Changes with every division. Read it while an ArenaUser::Use exists.
   std::uint64_t epoch() const { return epoch_; }
@@ -105,7 +105,7 @@ class GpuShare : public std::enable_shared_from_this<GpuShare> {
  private:
   GpuShare(const Libraries& libraries, std::unique_ptr<Device> device,
            const DropInSettings& settings);
-  LocalPlanner::Bench Bench();
+  LocalSolver::Bench Bench();
   Status Redivide();
   // Keeps everybody from using a segment of the arena, and waits until no work
   // uses one.
@@ -117,7 +117,7 @@ class GpuShare : public std::enable_shared_from_this<GpuShare> {
 
   const Libraries& libraries_;
   const std::unique_ptr<Device> device_;
-  LocalPlanner planner_;
+  LocalSolver planner_;
   const Enqueueing enqueueing_;
   GraphBudget graph_budget_;
   // Guards the device and the planner. Locked after arena_mutex_.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/plan/prediction.h"
-#include "device/cudnn/convolutions.h"
+#include "device/cudnn/algorithm_families.h"
 #include "device/cudnn/legacy/algorithms.h"
 
 namespace ucudnn::cudnn {
@@ -74,6 +74,11 @@ HandleState::Call* HandleState::FindCall(const CallDescriptors& descriptors) {
     }
   }
   return &found->second;
+}
+
+Bytes HandleState::OfferLimit(Bytes most, Bytes own) const {
+  return names_limit() ? most
+                       : std::min(most, std::max(kDefaultWorkspaceLimit, own));
 }
 
 PreparedKernel* HandleState::Find(const CallDescriptors& descriptors,

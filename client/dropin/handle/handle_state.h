@@ -6,6 +6,17 @@
 //
 // Nothing here makes a program fail: a convolution that cannot be divided is
 // left to cuDNN, and the functions return null or false.
+//
+// The workspace limit of a convolution is decided here (OfferLimit, Find and
+// Prepare) and nowhere else; all below only obey the number they are given.
+//
+//   the user set                     limit
+//   UCUDNN_TOTAL_WORKSPACE_SIZE      none: GpuShare divides the total (WD)
+//   UCUDNN_WORKSPACE_LIMIT, or       that, or what the program brings if that
+//   ucudnnSetWorkspaceLimit          is less
+//   neither                          what the program brings; in an offer, what
+//                                    cuDNN's own choice takes, at least
+//                                    kDefaultWorkspaceLimit
 
 #include <cstdint>
 #include <memory>
@@ -75,6 +86,10 @@ class HandleState {
   ~HandleState();
   HandleState(const HandleState&) = delete;
   HandleState& operator=(const HandleState&) = delete;
+
+  // The most workspace that an offer may need, where the program would bring
+  // `most` and cuDNN's own choice takes `own`.
+  Bytes OfferLimit(Bytes most, Bytes own) const;
 
   // The division of a convolution under the handle's limit, if it has one, or
   // under `most`, if that is less; null if the convolution is left to cuDNN.

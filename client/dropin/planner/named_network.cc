@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/files/file.h"
-#include "client/dropin/planner/plan_text.h"
+#include "client/dropin/planner/plan_file_kernels.h"
 
 namespace ucudnn {
 namespace {
@@ -25,7 +25,7 @@ Result<NamedNetwork> NamedNetwork::Read(const std::string& path,
   if (IsPlan(text)) {
     UCUDNN_ASSIGN_OR_RETURN(const auto plans,
                             ParseKernelPlans(text, kind, path));
-    for (const PlannedKernel& kernel : plans) {
+    for (const FileKernel& kernel : plans) {
       named.planned_.push_back({*kernel.plan.problem, kernel.batch});
     }
     return named;
@@ -41,16 +41,16 @@ Result<NamedNetwork> NamedNetwork::Read(const std::string& path,
   return named;
 }
 
-std::vector<LocalPlanner::Kernel> NamedNetwork::KernelsLike(
-    const LocalPlanner::Kernel& kernel, bool tells_layers) const {
-  std::vector<LocalPlanner::Kernel> kernels;
-  const auto add = [&](const LocalPlanner::Kernel& named) {
+std::vector<LocalSolver::Kernel> NamedNetwork::KernelsLike(
+    const LocalSolver::Kernel& kernel, bool tells_layers) const {
+  std::vector<LocalSolver::Kernel> kernels;
+  const auto add = [&](const LocalSolver::Kernel& named) {
     if (named.batch == kernel.batch &&
         (tells_layers || std::ranges::find(kernels, named) == kernels.end())) {
       kernels.push_back(named);
     }
   };
-  for (const LocalPlanner::Kernel& planned : planned_) add(planned);
+  for (const LocalSolver::Kernel& planned : planned_) add(planned);
   for (const Kernel& of_network :
        KernelsOf(network_, kernel.problem.precision, kernel.problem.layout)) {
     add({of_network.problem, kernel.batch});

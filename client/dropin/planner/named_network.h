@@ -19,9 +19,9 @@ class NamedNetwork {
   // Has no kernels.
   NamedNetwork() = default;
 
-  // Reads a network as CSV (base/network.h), or a plan (plan_text.h), of which
-  // it keeps the kernels for devices of `kind`. ONNX is not read inside a
-  // program's process; `ucudnn networks convert` makes CSV from it.
+  // Reads a network as CSV (base/network.h), or a plan (plan_file_kernels.h),
+  // of which it keeps the kernels for devices of `kind`. ONNX is not read
+  // inside a program's process; `ucudnn networks convert` makes CSV from it.
   // kInvalidArgument, starting with the path, if the file is neither; errors of
   // ReadFile (base/files/file.h).
   static Result<NamedNetwork> Read(const std::string& path,
@@ -30,12 +30,12 @@ class NamedNetwork {
   // The kernels of one iteration that includes `kernel`: a network's with its
   // precision, layout and batch, a plan's with its batch. Kernels of equal
   // shape count once unless `tells_layers`.
-  std::vector<LocalPlanner::Kernel> KernelsLike(
-      const LocalPlanner::Kernel& kernel, bool tells_layers) const;
+  std::vector<LocalSolver::Kernel> KernelsLike(
+      const LocalSolver::Kernel& kernel, bool tells_layers) const;
 
  private:
-  Network network_;                            // from CSV
-  std::vector<LocalPlanner::Kernel> planned_;  // from a plan
+  Network network_;                           // from CSV
+  std::vector<LocalSolver::Kernel> planned_;  // from a plan
 };
 
 }  // namespace ucudnn

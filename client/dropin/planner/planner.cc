@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "client/dropin/planner/accuracy.h"
-#include "client/dropin/planner/plan_text.h"
+#include "client/dropin/planner/plan_file_kernels.h"
 #include "solver/knapsack/wd.h"
 #include "solver/micro_batch/host_time.h"
 #include "solver/micro_batch/wr.h"
@@ -32,26 +32,26 @@ KernelPlan MakePlan(const ConvProblem& problem,
 
 }  // namespace
 
-LocalPlanner::LocalPlanner(Options options) : points_(std::move(options)) {
+LocalSolver::LocalSolver(Options options) : points_(std::move(options)) {
   if (!settings().plan_file.empty()) ReadPlanFile();
 }
 
-void LocalPlanner::ReadPlanFile() {
+void LocalSolver::ReadPlanFile() {
   auto plans = ReadKernelPlans(settings().plan_file, points_.kind());
   if (!plans) {
     plan_file_problem_ = plans.error().message;
     return;
   }
-  for (PlannedKernel& kernel : *plans) {
+  for (FileKernel& kernel : *plans) {
     const FileKey key(*kernel.plan.problem, kernel.batch);
     plan_file_[key].push_back(std::move(kernel.plan));
   }
 }
 
-std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
-                                                     BatchSize batch,
-                                                     Bytes limit,
-                                                     const Bench& bench) {
+std::optional<KernelPlan> LocalSolver::FromPlanFile(const ConvProblem& problem,
+                                                    BatchSize batch,
+                                                    Bytes limit,
+                                                    const Bench& bench) {
   const auto found = plan_file_.find(FileKey(problem, batch));
   if (found == plan_file_.end()) return std::nullopt;
   const KernelPlan* best = nullptr;
@@ -68,10 +68,10 @@ std::optional<KernelPlan> LocalPlanner::FromPlanFile(const ConvProblem& problem,
   return *best;
 }
 
-Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
-                                      BatchSize batch, Bytes limit,
-                                      const Bench& bench,
-                                      Enqueueing enqueueing) {
+Result<KernelPlan> LocalSolver::Plan(const ConvProblem& problem,
+                                     BatchSize batch, Bytes limit,
+                                     const Bench& bench,
+                                     Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   if (auto planned = FromPlanFile(problem, batch, limit, bench)) {
     return *std::move(planned);
@@ -96,9 +96,9 @@ Result<KernelPlan> LocalPlanner::Plan(const ConvProblem& problem,
   return plan;
 }
 
-Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
-                                 const Algorithm& algorithm, const Bench& bench,
-                                 Enqueueing enqueueing) {
+Result<bool> LocalSolver::Beats(const KernelPlan& plan, BatchSize batch,
+                                const Algorithm& algorithm, const Bench& bench,
+                                Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);
   const ConvProblem& problem = *plan.problem;
   if (settings().deterministic && !IsDeterministic(problem.op, algorithm)) {
@@ -119,7 +119,7 @@ Result<bool> LocalPlanner::Beats(const KernelPlan& plan, BatchSize batch,
   return most < whole.time - whole.spread;
 }
 
-Result<std::vector<KernelPlan>> LocalPlanner::Divide(
+Result<std::vector<KernelPlan>> LocalSolver::Divide(
     std::span<const Kernel> kernels, Bytes total, const Bench& bench,
     Enqueueing enqueueing) {
   const std::lock_guard lock(mutex_);

@@ -5,7 +5,7 @@
 // kind. It looks for a plan in this order:
 //   1. the plan file (UCUDNN_PLAN_FILE), if it divides the same problem and
 //      batch within the limit;
-//   2. measurements (points.h).
+//   2. measurements (point_sources.h).
 //
 // Thread safe; one caller at a time measures.
 
@@ -22,14 +22,14 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/config/dropin_settings.h"
-#include "client/dropin/planner/points.h"
+#include "client/dropin/planner/point_sources.h"
 
 namespace ucudnn {
 
-class LocalPlanner {
+class LocalSolver {
  public:
-  using Bench = LocalPoints::Bench;
-  using Options = LocalPlanOptions;
+  using Bench = PointSources::Bench;
+  using Options = LocalOptions;
 
   // How the program's divisions are enqueued: each as a graph, which costs the
   // host next to nothing however many micro-batches it has, or micro-batch by
@@ -37,7 +37,7 @@ class LocalPlanner {
   // undivided batch keeps the device (solver/micro_batch/host_time.h).
   enum class Enqueueing { kReplayed, kDirect };
 
-  explicit LocalPlanner(Options options);
+  explicit LocalSolver(Options options);
 
   // The fastest plan for `batch` images within `limit`. Errors of SolveWr; of
   // the device, if it has to measure; kDeadlineExceeded if another process
@@ -83,7 +83,7 @@ class LocalPlanner {
   std::string plan_file_problem_;
   std::map<FileKey, std::vector<KernelPlan>> plan_file_;
   std::mutex mutex_;
-  LocalPoints points_;
+  PointSources points_;
 };
 
 }  // namespace ucudnn

@@ -11,7 +11,7 @@ constexpr std::size_t kMaxSlots = 16384;
 }  // namespace
 
 Status SegmentTable::Announce(const Owner& owner,
-                              const LocalPlanner::Kernel& kernel) {
+                              const LocalSolver::Kernel& kernel) {
   if (slots_.contains(owner)) return {};
   // Slots without a handle sort first.
   for (auto slot = slots_.begin();
@@ -29,9 +29,9 @@ Status SegmentTable::Announce(const Owner& owner,
   return {};
 }
 
-void SegmentTable::Reserve(std::span<const LocalPlanner::Kernel> kernels) {
-  std::vector<LocalPlanner::Kernel> there = Kernels();
-  for (const LocalPlanner::Kernel& kernel : kernels) {
+void SegmentTable::Reserve(std::span<const LocalSolver::Kernel> kernels) {
+  std::vector<LocalSolver::Kernel> there = Kernels();
+  for (const LocalSolver::Kernel& kernel : kernels) {
     const auto found = std::ranges::find(there, kernel);
     if (found != there.end()) {
       there.erase(found);
@@ -47,8 +47,8 @@ bool SegmentTable::DropReserved() {
          }) > 0;
 }
 
-std::vector<LocalPlanner::Kernel> SegmentTable::Kernels() const {
-  std::vector<LocalPlanner::Kernel> kernels;
+std::vector<LocalSolver::Kernel> SegmentTable::Kernels() const {
+  std::vector<LocalSolver::Kernel> kernels;
   for (const auto& [owner, slot] : slots_) kernels.push_back(slot.kernel);
   return kernels;
 }

@@ -33,7 +33,7 @@ class SegmentTable {
     friend auto operator<=>(const Owner&, const Owner&) = default;
   };
   struct Slot {
-    LocalPlanner::Kernel kernel;
+    LocalSolver::Kernel kernel;
     std::uint64_t epoch = 0;  // 0: not in a division yet
     KernelPlan plan;          // with its offset
   };
@@ -41,17 +41,17 @@ class SegmentTable {
   // A new owner gets the slot reserved for such a kernel, or a new slot that
   // the next division must include. kResourceExhausted if there are too many
   // slots: the program creates streams without end.
-  Status Announce(const Owner& owner, const LocalPlanner::Kernel& kernel);
+  Status Announce(const Owner& owner, const LocalSolver::Kernel& kernel);
   // The slot of an announced owner.
   const Slot& At(const Owner& owner) const { return slots_.at(owner); }
 
   // Reserves slots until there is one for each entry of `kernels`.
-  void Reserve(std::span<const LocalPlanner::Kernel> kernels);
+  void Reserve(std::span<const LocalSolver::Kernel> kernels);
   // Drops all reservations; whether there were any.
   bool DropReserved();
 
   // All kernels, in the order in which Assign takes their plans.
-  std::vector<LocalPlanner::Kernel> Kernels() const;
+  std::vector<LocalSolver::Kernel> Kernels() const;
   void Assign(std::vector<KernelPlan> plans, std::uint64_t epoch);
 
   // Drops a destroyed handle's kernels.

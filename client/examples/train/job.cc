@@ -74,12 +74,12 @@ Result<Job> MakeJob(const TrainOptions& options) {
   // name.
   job.net.name +=
       fmt::format("-{}-{}", ToString(job.data->extent()), job.data->classes());
-  const std::string told =
+  const std::string description =
       fmt::format("{}\n{}\n{} images\nbatch {}\nseed {}\nrate {} momentum {}\n",
                   ToCsv(ConvolutionsOf(job.net)), options.data,
                   job.data->size(), options.session.batch.count(), options.seed,
                   options.rate, options.momentum);
-  job.hash = std::stoull(ShortHash(told), nullptr, 16);
+  job.hash = std::stoull(ShortHash(description), nullptr, 16);
   return job;
 }
 

@@ -336,7 +336,7 @@ class Job(Shown):
         ]
         return Table(
             f"Job {self.name or self.id}: {self.state}, revision {self.revision}"
-            + "".join(f"; {told}" for told in self.drift),
+            + "".join(f"; {change}" for change in self.drift),
             ("rank", "device kind", "host", "revision", "steps", "median", "p90"),
             rows,
             len(rows),

@@ -120,8 +120,8 @@ class Coordinator:
         several inputs by their names."""
         contents, of_file = network_of(network)
         path = path_of("networks", name or of_file)
-        told = self._rest.put(path, contents, input_shape=shapes_of(input_shape))
-        return decode(Network, told, path)
+        registered = self._rest.put(path, contents, input_shape=shapes_of(input_shape))
+        return decode(Network, registered, path)
 
     def profiles(self) -> List[ProfileSummary]:
         """A summary of the measurements of each kind of device."""
@@ -133,18 +133,18 @@ class Coordinator:
         from any more, because no device online has their driver, are left out."""
         layers = self.network(network).layers
         known = {
-            told["problem"]: told["measurements"]
-            for told in self._rest.get(path_of("profiles", kind))["problems"]
+            entry["problem"]: entry["measurements"]
+            for entry in self._rest.get(path_of("profiles", kind))["problems"]
         }
         forms = {tuple(problem.rsplit("-", 2)[1:]): None for problem in known}
         return Profile(
             [
-                _measurement(kind, network, layer.name, op, layout, problem, told)
+                _measurement(kind, network, layer.name, op, layout, problem, row)
                 for precision, layout in forms
                 for layer in layers
                 for op, problem in layer.problems(precision, layout)
-                for told in known.get(problem, [])
-                if not told.get("stale")
+                for row in known.get(problem, [])
+                if not row.get("stale")
             ]
         )
 
@@ -165,14 +165,14 @@ class Coordinator:
         """The Pareto front of a planned kernel, from the measurements known now.
         """
         path = path_of("plans", str(as_int(plan)), "front")
-        told = self._rest.get(path, layer=layer, op=op, rank=as_int(rank))
-        limit = max((p["workspace_bytes"] for p in told["points"]), default=0)
+        answer = self._rest.get(path, layer=layer, op=op, rank=as_int(rank))
+        limit = max((p["workspace_bytes"] for p in answer["points"]), default=0)
         return Front.of(
-            told["points"],
+            answer["points"],
             {
                 "layer": layer,
                 "op": op,
-                "batch": told["batch"],
+                "batch": answer["batch"],
                 "workspace_limit_bytes": limit,
             },
         )
@@ -308,26 +308,26 @@ def _measurement(
     op: str,
     layout: str,
     problem: str,
-    told: Dict[str, Any],
+    row: Dict[str, Any],
 ) -> Measurement:
     return Measurement(
         device=kind,
         network=network,
         layer=layer,
         op=op,
-        precision=told["precision"],
+        precision=row["precision"],
         layout=layout,
-        batch=told["batch"],
-        algorithm=told["algorithm"],
-        math=told["math"],
-        workspace_bytes=told["workspace_bytes"],
-        time_us=told["time_us"],
+        batch=row["batch"],
+        algorithm=row["algorithm"],
+        math=row["math"],
+        workspace_bytes=row["workspace_bytes"],
+        time_us=row["time_us"],
         others={
             "problem": problem,
             **{
-                name: str(told[name])
+                name: str(row[name])
                 for name in _NUMBERS
-                if told.get(name)
+                if row.get(name)
             },
         },
     )

@@ -104,7 +104,7 @@ class OpenedProfile:
             ctypes.byref(self._handle),
             ctypes.byref(error),
         )
-        _told(status, error)
+        _text_of(status, error)
         weakref.finalize(self, _function("profile_close"), self._handle)
 
     def ask(
@@ -154,19 +154,19 @@ def _function(name: str) -> Any:
 def _ask(function: str, arguments: List[Any]) -> Any:
     answer = ctypes.c_void_p()
     status = _function(function)(*arguments, ctypes.byref(answer))
-    return json.loads(_told(status, answer))
+    return json.loads(_text_of(status, answer))
 
 
-def _told(status: int, answer: ctypes.c_void_p) -> str:
+def _text_of(status: int, answer: ctypes.c_void_p) -> str:
     """The text, which this frees. Raises unless the status is 0."""
     try:
-        told = ctypes.string_at(answer.value).decode() if answer.value else ""
+        text = ctypes.string_at(answer.value).decode() if answer.value else ""
     finally:
         _solvers().ucudnn_solve_free(answer)
     if status != 0:
         raise error_of(
             status,
-            told or f"the solver failed with status {status}",
+            text or f"the solver failed with status {status}",
             _solvers().ucudnn_solve_last_least(),
         )
-    return told
+    return text

@@ -221,12 +221,12 @@ class MemoryPlan(Shown):
         `ucudnn solve memory --graph-out` wrote or its JSON, where the plan does
         not have it. Takes O(events * live blocks) time in the solver's library.
         """
-        beside = None
+        graph_json = None
         if isinstance(graph, (str, Path)):
-            beside = Path(graph).read_text()
+            graph_json = Path(graph).read_text()
         elif graph is not None:
-            beside = json.dumps(graph)
-        ask_solver("check_memory_plan", json.dumps(self.to_json()), beside)
+            graph_json = json.dumps(graph)
+        ask_solver("check_memory_plan", json.dumps(self.to_json()), graph_json)
 
     def _repetitions(self) -> Iterator[Tuple[float, MemoryRound]]:
         base = 0.0

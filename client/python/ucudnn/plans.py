@@ -158,9 +158,9 @@ def _workspace_of(ranks: List[Any], rank: Any) -> Any:
 def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
     """The workspace plan of this rank, or of all that have one."""
     parts = {
-        place: _workspace_of(ranks, told)
-        for place, told in enumerate(ranks)
-        if isinstance(told, dict) and told.get("batch")
+        place: _workspace_of(ranks, rank_plan)
+        for place, rank_plan in enumerate(ranks)
+        if isinstance(rank_plan, dict) and rank_plan.get("batch")
     }
     if rank is None:
         first = next(iter(parts), 0)

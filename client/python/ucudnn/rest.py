@@ -226,22 +226,22 @@ def _error(place: str, status: int, text: bytes) -> Error:
 def _code(text: bytes) -> Optional[str]:
     """gRPC's code in application/problem+json."""
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return None
-    return told.get("code") if isinstance(told, dict) else None
+    return answer.get("code") if isinstance(answer, dict) else None
 
 
 def _message(text: bytes) -> str:
     """Of {"error":{"message":...}}, or of application/problem+json."""
     shown = text.decode(errors="replace").strip()[:200]
     try:
-        told = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return shown
-    if not isinstance(told, dict):
+    if not isinstance(answer, dict):
         return shown
-    error = told.get("error")
+    error = answer.get("error")
     if isinstance(error, dict) and error.get("message"):
         return str(error["message"])
-    return str(told.get("detail") or told.get("title") or shown)
+    return str(answer.get("detail") or answer.get("title") or shown)

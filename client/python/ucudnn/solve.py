@@ -28,6 +28,7 @@ from ucudnn.networks import (
     shapes_of,
 )
 from ucudnn.plans import Allocation, Assignment, Front, WorkspacePlan
+from ucudnn.profile_filter import KernelFilter, ProfileFilter, named
 from ucudnn.profiles import (
     BuffersLike,
     Profile,
@@ -37,7 +38,6 @@ from ucudnn.profiles import (
     csv_of_buffers,
     opened_of,
 )
-from ucudnn.rows import KernelRows, Rows, named
 from ucudnn.sizes import Size, parse_size
 
 if TYPE_CHECKING:  # a part of Python's typing since 3.11
@@ -52,7 +52,7 @@ def solve_wr(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    **rows: Unpack[KernelRows],
+    **rows: Unpack[KernelFilter],
 ) -> WorkspacePlan:
     """WR: the fastest division of each kernel within its own workspace limit
     (Oyama et al., CLUSTER 2018, section III-B).
@@ -75,7 +75,7 @@ def solve_wd(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    **rows: Unpack[KernelRows],
+    **rows: Unpack[KernelFilter],
 ) -> WorkspacePlan:
     """WD: the same within one limit for all kernels, each with its own segment
     of the workspace (section III-C). Arguments are as of solve_wr.
@@ -93,7 +93,7 @@ def solve_ws(
     batch_policy: BatchPolicy = "all",
     *,
     input_shape: Optional[InputShapeLike] = None,
-    **rows: Unpack[KernelRows],
+    **rows: Unpack[KernelFilter],
 ) -> WorkspacePlan:
     """WS: the same within one limit for an arena in which kernels that never run
     at once share memory. Every kernel has an offset.
@@ -127,7 +127,7 @@ def pareto(
     layer: str = "",
     op: Optional[Operation] = None,
     batch_policy: BatchPolicy = "all",
-    **rows: Unpack[Rows],
+    **rows: Unpack[ProfileFilter],
 ) -> Front:
     """The Pareto front of one kernel, by increasing workspace: the divisions
     that no other beats in both time and workspace. Arguments are as of solve_wr.
@@ -144,7 +144,7 @@ def iteration_times(
     batch: SupportsIndex,
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
-    **rows: Unpack[KernelRows],
+    **rows: Unpack[KernelFilter],
 ) -> Dict[int, float]:
     """The time of all kernels together under solve_wr, in microseconds, for
     each batch up to `batch` that can be divided within the limit. Arguments are

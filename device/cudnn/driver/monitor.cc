@@ -164,10 +164,10 @@ Result<std::vector<GpuProcess>> ComputeProcesses(const std::string& device_id) {
   raw.resize(count);
   std::vector<GpuProcess> processes;
   for (const NvmlProcess& process : raw) {
-    const bool told = process.used_memory != ~0ULL;
+    const bool known = process.used_memory != ~0ULL;
     processes.push_back(
         {process.pid,
-         told ? static_cast<std::int64_t>(process.used_memory) : -1});
+         known ? static_cast<std::int64_t>(process.used_memory) : -1});
   }
   return processes;
 }

@@ -120,14 +120,14 @@ Status GraphConvolution::ReserveForSubstitute() {
   return {};
 }
 
-Result<std::unique_ptr<ConvolutionPlan>> GraphConvolution::Build(
+Result<std::unique_ptr<EngineConvolution>> GraphConvolution::Build(
     Scaling scaling) const {
   UCUDNN_ASSIGN_OR_RETURN(auto graph,
                           problem_->Graph(ComputeType(asked_), scaling));
-  return ConvolutionPlan::Create(std::move(graph), engine_);
+  return EngineConvolution::Create(std::move(graph), engine_);
 }
 
-Result<const ConvolutionPlan*> GraphConvolution::PlanFor(Scaling scaling) {
+Result<const EngineConvolution*> GraphConvolution::PlanFor(Scaling scaling) {
   for (const Ready& ready : ready_) {
     if (ready.scaling == scaling) return ready.plan.get();
   }
@@ -192,7 +192,7 @@ Status GraphConvolution::Run(const ConvArgs& args, void* workspace,
   UCUDNN_RETURN_IF_ERROR(CheckRun(args, workspace, workspace_size, workspace_));
   UCUDNN_RETURN_IF_ERROR(problem_->CheckAlignment(args));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, problem_->handle().Enter());
-  UCUDNN_ASSIGN_OR_RETURN(const ConvolutionPlan* plan,
+  UCUDNN_ASSIGN_OR_RETURN(const EngineConvolution* plan,
                           PlanFor({args.alpha, args.beta}));
   if (plan != nullptr) {
     return plan->Execute(args.a, args.b, args.out, workspace);

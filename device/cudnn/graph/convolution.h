@@ -69,7 +69,7 @@ class GraphConvolution : public Convolution {
  private:
   struct Ready {
     Scaling scaling;
-    std::unique_ptr<ConvolutionPlan> plan;
+    std::unique_ptr<EngineConvolution> plan;
   };
 
   GraphConvolution(std::shared_ptr<GraphProblem> problem, Precision asked,
@@ -77,10 +77,10 @@ class GraphConvolution : public Convolution {
   Status ReserveForAccumulation();
   Status ReserveForSubstitute();
 
-  const ConvolutionPlan& overwrite() const { return *ready_.front().plan; }
-  Result<std::unique_ptr<ConvolutionPlan>> Build(Scaling scaling) const;
+  const EngineConvolution& overwrite() const { return *ready_.front().plan; }
+  Result<std::unique_ptr<EngineConvolution>> Build(Scaling scaling) const;
   // Null if the engine must not be used with this scaling.
-  Result<const ConvolutionPlan*> PlanFor(Scaling scaling);
+  Result<const EngineConvolution*> PlanFor(Scaling scaling);
   Status RunSubstitute(const ConvArgs& args, void* workspace);
   Result<const FlatTensor*> Output();
 

@@ -135,10 +135,10 @@ Result<EngineVerdict> EngineBench::Judge(Precision asked,
 Result<EngineVerdict> EngineBench::Find(Precision asked,
                                         const EngineName& engine) {
   const auto build =
-      [&](Scaling scaling) -> Result<std::unique_ptr<ConvolutionPlan>> {
+      [&](Scaling scaling) -> Result<std::unique_ptr<EngineConvolution>> {
     UCUDNN_ASSIGN_OR_RETURN(auto graph,
                             graphs_->Graph(ComputeType(asked), scaling));
-    return ConvolutionPlan::Create(std::move(graph), engine);
+    return EngineConvolution::Create(std::move(graph), engine);
   };
   EngineVerdict verdict;
   const auto replace = build(kReplace);
@@ -189,7 +189,7 @@ Result<EngineVerdict> EngineBench::Find(Precision asked,
   return verdict;
 }
 
-Result<double> EngineBench::ErrorOf(const ConvolutionPlan& plan,
+Result<double> EngineBench::ErrorOf(const EngineConvolution& plan,
                                     Scaling scaling, double tolerance) {
   const Bytes needed = std::max(plan.workspace(), Bytes(1));
   if (needed > workspace_size_) {

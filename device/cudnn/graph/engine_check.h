@@ -96,7 +96,7 @@ class EngineBench {
   Result<EngineVerdict> Find(Precision asked, const EngineName& engine);
   // The largest error of a sample, in units of the tolerance; an error if the
   // plan cannot run.
-  Result<double> ErrorOf(const ConvolutionPlan& plan, Scaling scaling,
+  Result<double> ErrorOf(const EngineConvolution& plan, Scaling scaling,
                          double tolerance);
   Status Check(CUresult result, std::string_view call) const;
 

@@ -268,7 +268,7 @@ Result<Bytes> EngineConfiguration::Workspace() const {
   return Bytes(workspace);
 }
 
-Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
+Result<std::unique_ptr<EngineConvolution>> EngineConvolution::Create(
     std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine) {
   CudnnHandle& handle = graph->handle();
   UCUDNN_ASSIGN_OR_RETURN(auto configuration,
@@ -283,13 +283,13 @@ Result<std::unique_ptr<ConvolutionPlan>> ConvolutionPlan::Create(
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t workspace,
       plan.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-  return std::unique_ptr<ConvolutionPlan>(
-      new ConvolutionPlan(std::move(graph), std::move(configuration),
-                          std::move(plan), Bytes(workspace)));
+  return std::unique_ptr<EngineConvolution>(
+      new EngineConvolution(std::move(graph), std::move(configuration),
+                            std::move(plan), Bytes(workspace)));
 }
 
-Status ConvolutionPlan::Execute(const void* a, const void* b, void* out,
-                                void* workspace) const {
+Status EngineConvolution::Execute(const void* a, const void* b, void* out,
+                                  void* workspace) const {
   CudnnHandle& handle = graph_->handle();
   const std::array<std::int64_t, 3> uids = {kInput, kFilter, kOutput};
   void* const first = const_cast<void*>(a);   // cuDNN's list of operands is of

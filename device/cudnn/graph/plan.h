@@ -99,11 +99,11 @@ class EngineConfiguration {
   bool rounds_floats_;
 };
 
-class ConvolutionPlan {
+class EngineConvolution {
  public:
   // Prepares the engine, which may compile it and then take seconds.
   // kUnimplemented if the engine does not solve the graph.
-  static Result<std::unique_ptr<ConvolutionPlan>> Create(
+  static Result<std::unique_ptr<EngineConvolution>> Create(
       std::shared_ptr<const ConvolutionGraph> graph, const EngineName& engine);
 
   Bytes workspace() const { return workspace_; }
@@ -114,9 +114,9 @@ class ConvolutionPlan {
                  void* workspace) const;
 
  private:
-  ConvolutionPlan(std::shared_ptr<const ConvolutionGraph> graph,
-                  EngineConfiguration configuration, BackendDescriptor plan,
-                  Bytes workspace)
+  EngineConvolution(std::shared_ptr<const ConvolutionGraph> graph,
+                    EngineConfiguration configuration, BackendDescriptor plan,
+                    Bytes workspace)
       : graph_(std::move(graph)),
         configuration_(std::move(configuration)),
         plan_(std::move(plan)),

@@ -16,7 +16,10 @@ namespace {
 
 // Tasks in all schedules, and in programs with recomputation, that the search
 // of a round may try. The first are for plans that only move activations. All
-// that are searched after the estimates share those of programs.
+// that are searched after the estimates share those of programs: up to 5,000 of
+// them instead of 240 gained 7.5 % on ResNet-50 (What the gap was in
+// docs/results/h100-memory-2026-11-26.md). The others are chosen so that
+// ResNet-152 takes seconds (docs/results/memory-best-2026-11-22.md).
 constexpr std::int64_t kEffort = 1'500'000;
 constexpr std::int64_t kFreeEffort = 150'000;
 constexpr std::int64_t kProgramEffort = 1'800'000;
@@ -24,7 +27,7 @@ constexpr std::int64_t kLeastPrograms = 240;
 constexpr std::int64_t kMostPrograms = 5000;
 constexpr std::int64_t kProgramsOfEstimate = 8;
 // Of the budget: what plans that only move activations keep free (KeepReserve
-// in program.h).
+// in program.h; Where nothing is computed again on the same page).
 constexpr double kReserve = 0.25;
 // Sub-batches, with what lives on the host, that are searched after all were
 // estimated, at this part of the budget.
@@ -109,8 +112,8 @@ class BestSearch {
 
   // Neither a policy nor a search with this freedom is faster within the
   // budget.
-  Nanoseconds LeastTimeWithin(Bytes budget, PlanFreedom freedom) const {
-    freedom.order = PlanFreedom::Order::kUpdatesAnywhere;
+  Nanoseconds LeastTimeWithin(Bytes budget, MemoryFreedom freedom) const {
+    freedom.order = MemoryFreedom::Order::kUpdatesAnywhere;
     if (!request_.sub_batch) return LowerBoundTime(graph_, budget, freedom);
     const Bounds bounds =
         LowerBoundsOfSubBatches(graph_, budget, freedom, sizes_);
@@ -132,7 +135,7 @@ class BestSearch {
       if (!best && best.error().code != Code::kFailedPrecondition) return best;
     }
     const bool free = request.recompute || request.offload_weights;
-    if (ComputesAgainFirst(request)) {
+    if (RecomputesFirst(request)) {
       SearchFreely(request, limit, &best);
       SearchMoves(request, limit, &best);
     } else {
@@ -144,7 +147,7 @@ class BestSearch {
 
   // Whether recomputation can be faster than moves alone: what it finds then
   // rules out most of those.
-  bool ComputesAgainFirst(const MemoryRequest& request) const {
+  bool RecomputesFirst(const MemoryRequest& request) const {
     return request.recompute && !request.any_plan &&
            LeastTimeWithin(request.budget, FreedomOf(request)) <
                LeastTimeWithin(request.budget, FreedomToMove());
@@ -261,15 +264,15 @@ class BestSearch {
   }
 
   // Of plans that move activations, and nothing else.
-  PlanFreedom FreedomToMove() const {
-    PlanFreedom freedom;
+  MemoryFreedom FreedomToMove() const {
+    MemoryFreedom freedom;
     // Neither the policies nor the search divide what has one algorithm.
     freedom.divides_estimates = !graph_.device.algorithms.empty();
     return freedom;
   }
 
-  PlanFreedom FreedomOf(const MemoryRequest& request) const {
-    PlanFreedom freedom = FreedomToMove();
+  MemoryFreedom FreedomOf(const MemoryRequest& request) const {
+    MemoryFreedom freedom = FreedomToMove();
     freedom.offloads_weights = request.offload_weights;
     freedom.recomputes = request.recompute;
     return freedom;

@@ -58,12 +58,12 @@ void ProgramMaker::FindAccesses() {
                            Contains(graph.tasks[task].writes, block), false,
                            kNobody});
     }
-    const std::optional<TaskAgain>& again = graph.tasks[task].again;
-    if (!again) continue;
-    for (const std::size_t block : again->reads) {
+    const std::optional<TaskRecipe>& recipe = graph.tasks[task].recipe;
+    if (!recipe) continue;
+    for (const std::size_t block : recipe->reads) {
       accesses_.push_back({block, true, false, true, kNobody});
     }
-    for (const std::size_t block : again->writes) {
+    for (const std::size_t block : recipe->writes) {
       accesses_.push_back({block, false, true, true, kNobody});
     }
   }
@@ -74,7 +74,8 @@ void ProgramMaker::FindAccesses() {
          ++i) {
       Access& access = accesses_[i];
       access.writer = last_writer_[access.block];
-      if (access.writes && !access.again) last_writer_[access.block] = task;
+      if (access.writes && !access.only_rerun)
+        last_writer_[access.block] = task;
     }
   }
 }
@@ -86,7 +87,7 @@ void ProgramMaker::FindWriters() {
     const std::size_t task = round_.tasks[place];
     if (!IsForward(round_.graph->tasks[task])) continue;
     for (const Access& access : AccessesOf(task)) {
-      if (access.again) continue;
+      if (access.only_rerun) continue;
       last_forward_[access.block] = place;
       if (access.writes) forward_writers_[access.block].push_back(task);
     }
@@ -104,7 +105,7 @@ std::vector<std::size_t> ProgramMaker::Order(const ProgramChoices& choices) {
     order.push_back(task);
     if (!forward) continue;
     for (const Access& access : AccessesOf(task)) {
-      if (choices.recomputed[access.block] && !access.again &&
+      if (choices.recomputed[access.block] && !access.only_rerun &&
           last_forward_[access.block] == place) {
         missing_[access.block] = 1;
       }
@@ -131,16 +132,16 @@ void ProgramMaker::Restore(std::size_t task, const ProgramChoices& choices,
   }
 }
 
-std::vector<char> ProgramMaker::RunsAgain(
+std::vector<char> ProgramMaker::FindReruns(
     const std::vector<std::size_t>& order) {
-  std::vector<char> again;
-  again.reserve(order.size());
+  std::vector<char> reruns;
+  reruns.reserve(order.size());
   ran_.assign(round_.graph->tasks.size(), 0);
   for (const std::size_t task : order) {
-    again.push_back(ran_[task]);
+    reruns.push_back(ran_[task]);
     ran_[task] = 1;
   }
-  return again;
+  return reruns;
 }
 
 // Whether every task reads what the program order's last writer wrote.
@@ -149,7 +150,7 @@ bool ProgramMaker::ReadsAsInProgramOrder(const RoundProgram& program) {
   for (std::size_t place = 0; place < program.tasks.size(); ++place) {
     const std::size_t task = program.tasks[place];
     for (const Access& access : AccessesOf(task)) {
-      if (access.again && !program.again[place]) continue;
+      if (access.only_rerun && !program.reruns[place]) continue;
       std::size_t& writer = writer_[access.block];
       if (access.reads && writer != access.writer) return false;
       if (access.writes) writer = task;
@@ -168,7 +169,7 @@ void ProgramMaker::FindUses(const RoundProgram& program) {
   for (std::vector<Use>& uses : uses_) uses.clear();
   for (std::size_t place = 0; place < program.tasks.size(); ++place) {
     for (const Access& access : AccessesOf(program.tasks[place])) {
-      if (access.again && !program.again[place]) continue;
+      if (access.only_rerun && !program.reruns[place]) continue;
       uses_[access.block].push_back(
           {static_cast<int>(place), access.reads, access.writes});
     }
@@ -257,7 +258,7 @@ std::optional<RoundProgram> ProgramMaker::Make(ProgramChoices choices) {
   program.round = &round_;
   program.tasks = Order(choices);
   if (program.tasks.size() > MostTasks()) return std::nullopt;
-  program.again = RunsAgain(program.tasks);
+  program.reruns = FindReruns(program.tasks);
   if (!ReadsAsInProgramOrder(program)) return std::nullopt;
   program.choices = std::move(choices);
   program.size = size_;

@@ -63,7 +63,7 @@ struct RoundProgram {
   const RoundModel* round = nullptr;
   ProgramChoices choices;
   std::vector<std::size_t> tasks;  // of the graph; some come twice
-  std::vector<char> again;         // by place: its task has run before
+  std::vector<char> reruns;        // by place: its task has run before
   std::vector<std::int64_t> size;  // by block, aligned
   std::int64_t resident = 0;       // bytes that never leave
   std::vector<std::int64_t> live;  // by place: other bytes if no block leaves
@@ -104,7 +104,7 @@ class ProgramMaker {
     std::size_t block;
     bool reads;
     bool writes;
-    bool again;          // only when the task runs again
+    bool only_rerun;     // only when the task runs again, by its recipe
     std::size_t writer;  // of what it reads, in program order
   };
   struct Use {
@@ -127,7 +127,7 @@ class ProgramMaker {
   std::vector<std::size_t> Order(const ProgramChoices& choices);
   void Restore(std::size_t task, const ProgramChoices& choices,
                std::vector<std::size_t>* order);
-  std::vector<char> RunsAgain(const std::vector<std::size_t>& order);
+  std::vector<char> FindReruns(const std::vector<std::size_t>& order);
   bool ReadsAsInProgramOrder(const RoundProgram& program);
   void FindUses(const RoundProgram& program);
   void AddBlock(std::size_t block, RoundProgram* program);

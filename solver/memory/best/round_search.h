@@ -39,7 +39,7 @@ struct RoundLimits {
   double reserve = 0;
 };
 
-struct PlannedRound {
+struct FoundRound {
   std::unique_ptr<RoundProgram> program;
   std::unique_ptr<Scheduler> scheduler;  // refers to the program
   GapChoice choice;
@@ -49,10 +49,9 @@ struct PlannedRound {
 // searches of the round chose, tried in step 2: the result is no worse than
 // with one of them. Something is missing in the result if no way was found to
 // fit. `round` and `options` must outlive it.
-PlannedRound SearchRound(const RoundModel& round, const TaskOptions& options,
-                         const ProgramChoices& choices,
-                         const RoundLimits& limits,
-                         const std::vector<ProgramChoices>& starts = {});
+FoundRound SearchRound(const RoundModel& round, const TaskOptions& options,
+                       const ProgramChoices& choices, const RoundLimits& limits,
+                       const std::vector<ProgramChoices>& starts = {});
 
 // The next smaller one of a ladder of budgets a quarter of an octave apart, and
 // 0 below the last. The

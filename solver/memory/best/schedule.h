@@ -105,8 +105,8 @@ class Scheduler {
 
   const std::vector<TaskOption>& Options(std::size_t place) const {
     const std::size_t task = program_.tasks[place];
-    return program_.again[place] != 0 ? options_.Again(task)
-                                      : options_.Of(task);
+    return program_.reruns[place] != 0 ? options_.OfRerun(task)
+                                       : options_.Of(task);
   }
   bool ChooseOptions(const RoundChoices& choices, std::int64_t capacity,
                      RoundSchedule* schedule);

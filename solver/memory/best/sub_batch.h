@@ -62,7 +62,7 @@ class SubBatch {
     double reserve = 0;  // part of it
   };
   struct Found {
-    std::vector<PlannedRound> rounds;
+    std::vector<FoundRound> rounds;
     Nanoseconds time{0};
   };
 

@@ -17,12 +17,12 @@ TaskOption OptionOf(Bytes workspace, Nanoseconds time) {
 TaskOptions::TaskOptions(const RoundModel& round)
     : round_(round),
       options_(round.costs.size()),
-      again_(round.costs.size()),
+      reruns_(round.costs.size()),
       fronts_(round.costs.size()) {
   const TrainingGraph& graph = *round.graph;
   for (std::size_t task = 0; task < round.costs.size(); ++task) {
-    if (const std::optional<TaskAgain>& again = graph.tasks[task].again) {
-      again_[task] = {OptionOf(Bytes(0), again->time)};
+    if (const auto& recipe = graph.tasks[task].recipe) {
+      reruns_[task] = {OptionOf(Bytes(0), recipe->time)};
     }
     // What the undivided batch cannot choose, its parts cannot either, unless
     // they were measured.

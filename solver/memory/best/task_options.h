@@ -32,8 +32,8 @@ class TaskOptions {
     return options_[task];
   }
   // The same where the task runs again.
-  const std::vector<TaskOption>& Again(std::size_t task) const {
-    return again_[task].empty() ? options_[task] : again_[task];
+  const std::vector<TaskOption>& OfRerun(std::size_t task) const {
+    return reruns_[task].empty() ? options_[task] : reruns_[task];
   }
   // How the task runs with option `option`.
   TaskRun RunOf(std::size_t task, std::size_t option) const;
@@ -42,7 +42,7 @@ class TaskOptions {
   const RoundModel& round_;
   std::vector<std::vector<TaskOption>> options_;  // by task of the graph
   // Of those that run again otherwise than first; empty for the others.
-  std::vector<std::vector<TaskOption>> again_;
+  std::vector<std::vector<TaskOption>> reruns_;
   // What the fronts of divided tasks refer to; both by task.
   std::deque<std::vector<MeasuredPoint>> points_;
   std::vector<std::optional<ParetoFront>> fronts_;

@@ -10,7 +10,7 @@
 #include "solver/memory/modnn/host_updates.h"
 #include "solver/memory/modnn/schemes.h"
 #include "solver/memory/request.h"
-#include "solver/memory/round_planner.h"
+#include "solver/memory/round_draft.h"
 
 namespace ucudnn {
 namespace {
@@ -22,18 +22,18 @@ class ModnnRound {
  public:
   ModnnRound(const RoundModel& round, const ModnnRoundOptions& options)
       : round_(round),
-        planner_(round, options.residents,
-                 MemoryPool(options.budget, MemoryPool::Fit::kExactThenFirst,
-                            kPlanAlignment),
-                 options.placed),
+        draft_(round, options.residents,
+               MemoryPool(options.budget, MemoryPool::Fit::kExactThenFirst,
+                          kPlanAlignment),
+               options.placed),
         host_updates_(round),
         budget_(options.budget),
         room_(options.budget),
         stays_(round.persistent),
         used_(stays_.size()) {
     for (const ResidentBlock& gradient : options.gradients) {
-      planner_.pool().TakeAt(gradient.range);
-      planner_.AllocIn(gradient.range, gradient.block, kCompute);
+      draft_.pool().TakeAt(gradient.range);
+      draft_.AllocIn(gradient.range, gradient.block, kCompute);
       stays_[gradient.block] = true;
     }
     for (std::size_t i = 0; i < stays_.size(); ++i) {
@@ -63,17 +63,17 @@ class ModnnRound {
       }
       TakeWorkspace(cost->workspace, t);
       PrefetchDuring(t);
-      planner_.Compute(task, Undivided(*cost, round_.batch), workspace_);
-      planner_.ReturnWorkspace(std::exchange(workspace_, {}));
+      draft_.Compute(task, Undivided(*cost, round_.batch), workspace_);
+      draft_.ReturnWorkspace(std::exchange(workspace_, {}));
       MarkUses(task);
-      planner_.FreeDead(t + 1);
+      draft_.FreeDead(t + 1);
       host_updates_.After(t, &timeline());
     }
     host_updates_.Finish(&timeline());
     // Gradients that the host has read.
     for (std::size_t block = 0; block < stays_.size(); ++block) {
       if (timeline().OnDevice(block) && !round_.persistent[block]) {
-        planner_.Free(block, kCopy);
+        draft_.Free(block, kCopy);
       }
     }
     return timeline().Finish();
@@ -92,7 +92,7 @@ class ModnnRound {
     Nanoseconds delay{0};
   };
 
-  Timeline& timeline() { return planner_.timeline(); }
+  Timeline& timeline() { return draft_.timeline(); }
   // T: kCompute has nothing to do before it.
   Nanoseconds Now() { return timeline().Now(kCompute); }
 
@@ -111,17 +111,17 @@ class ModnnRound {
   std::vector<PoolSegment> Segments(Span span) {
     using Kind = PoolSegment::Kind;
     std::vector<PoolSegment> segments;
-    for (const auto& [offset, bytes] : planner_.pool().FreeRanges(Now())) {
+    for (const auto& [offset, bytes] : draft_.pool().FreeRanges(Now())) {
       segments.push_back({{Bytes(offset), Bytes(bytes)}, Kind::kFree});
     }
-    for (const MemoryPool::Pending& pending : planner_.pool().Releases()) {
+    for (const MemoryPool::Pending& pending : draft_.pool().Releases()) {
       segments.push_back({pending.range, Kind::kFree, pending.when});
     }
     for (std::size_t block = 0; block < stays_.size(); ++block) {
       if (!timeline().OnDevice(block) || round_.size[block] == Bytes(0)) {
         continue;
       }
-      PoolSegment segment{planner_.RangeOf(block)};
+      PoolSegment segment{draft_.RangeOf(block)};
       segment.block = block;
       if (Evictable(block, span)) {
         segment.kind = Kind::kEvictable;
@@ -149,13 +149,13 @@ class ModnnRound {
 
   void Evict(std::size_t block, MemoryStream stream) {
     if (!timeline().OnHost(block)) timeline().Offload(block, kCopy);
-    planner_.Free(block, stream);
+    draft_.Free(block, stream);
     away_.insert(block);
   }
 
   // Where `size` bytes are free, else by the cheapest offload scheme.
   std::optional<Room> FindRoom(Bytes size, Span span) {
-    if (const auto range = planner_.pool().Find(size, Now())) {
+    if (const auto range = draft_.pool().Find(size, Now())) {
       return Room{*range, {}};
     }
     std::optional<OffloadScheme> scheme =
@@ -170,10 +170,10 @@ class ModnnRound {
   Timeline::Events TakeRoom(const Room& room, MemoryStream stream) {
     for (const std::size_t block : room.blocks) Evict(block, stream);
     Timeline::Events releases;
-    for (const MemoryPool::Pending& pending : planner_.pool().Releases()) {
+    for (const MemoryPool::Pending& pending : draft_.pool().Releases()) {
       if (Overlap(pending.range, room.range)) releases.push_back(pending.event);
     }
-    planner_.pool().TakeReleased(room.range);
+    draft_.pool().TakeReleased(room.range);
     return releases;
   }
 
@@ -187,7 +187,7 @@ class ModnnRound {
     if (!room) return false;
     const Timeline::Events releases = TakeRoom(*room, stream);
     after.insert(after.end(), releases.begin(), releases.end());
-    planner_.AllocIn(room->range, block, stream, std::move(after));
+    draft_.AllocIn(room->range, block, stream, std::move(after));
     used_[block] = false;
     return true;
   }
@@ -224,7 +224,7 @@ class ModnnRound {
       if (timeline().HoldsData(block)) {
         Evict(block, kCompute);
       } else {
-        planner_.Free(block, kCompute);
+        draft_.Free(block, kCompute);
       }
     }
   }
@@ -264,24 +264,24 @@ class ModnnRound {
     return lacking;
   }
 
-  // T_pre: transfers of those of the blocks that fit now, and not beside
-  // `workspace`.
+  // T_pre: transfers of the blocks that fit now, but would not with `workspace`
+  // taken.
   Nanoseconds DelayedTransfers(const std::vector<std::size_t>& blocks,
                                MemoryRange workspace) {
-    const auto free = planner_.pool().FreeRanges(Now());
-    MemoryPool without = planner_.pool();
-    MemoryPool beside = planner_.pool();
+    const auto free = draft_.pool().FreeRanges(Now());
+    MemoryPool without_it = draft_.pool();
+    MemoryPool with_it = draft_.pool();
     for (const auto& [offset, bytes] : free) {
       const Bytes low = std::max(Bytes(offset), workspace.offset);
       const Bytes high =
           std::min(Bytes(offset + bytes), workspace.offset + workspace.bytes);
-      if (low < high) beside.TakeAt({low, high - low});
+      if (low < high) with_it.TakeAt({low, high - low});
     }
     Nanoseconds sum{0};
     for (const std::size_t block : blocks) {
       const Bytes size = round_.size[block];
-      const bool fits = without.Take(size, Now()).has_value();
-      if (!beside.Take(size, Now()) && fits) {
+      const bool fits = without_it.Take(size, Now()).has_value();
+      if (!with_it.Take(size, Now()) && fits) {
         sum += round_.graph->device.PrefetchTime(size);
       }
     }
@@ -344,7 +344,7 @@ class ModnnRound {
   }
 
   const RoundModel& round_;
-  RoundPlanner planner_;
+  RoundDraft draft_;
   HostUpdates host_updates_;
   const Bytes budget_;
   Bytes room_;                  // of the budget, besides what stays

@@ -51,7 +51,7 @@ TEST(PlanJsonTest, IsWhatTheContractSays) {
       R"("precision":"FP32","time_us":1.234,"workspace_bytes":4096}]}]})");
 }
 
-TEST(PlanJsonTest, AddsWhatThePlanKnowsBesides) {
+TEST(PlanJsonTest, AddsEverythingElseThatThePlanKnows) {
   WorkspacePlan plan = SomePlan();
   plan.kernels[0].offset = 512_B;
   plan.kernels[0].problem.emplace();

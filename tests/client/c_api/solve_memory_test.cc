@@ -180,7 +180,7 @@ TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
       HasSubstr("request: split: '0.5,2,2' beside a profile"));
 }
 
-TEST(SolveMemoryCApiTest, ChecksPlansWithTheirGraphOrBesideIt) {
+TEST(SolveMemoryCApiTest, ChecksPlansWithTheirOwnGraphOrAGivenOne) {
   const auto check = [](const std::string& plan, const std::string* graph) {
     char* answer = nullptr;
     const int status = ucudnn_solve_check_memory_plan(

@@ -50,10 +50,10 @@ class SessionTest : public ::testing::Test {
     variables.insert(variables.end(), environment.begin(), environment.end());
     const RankedRun run = RunRanks(ranks, command, variables, folder_ / "log");
     EXPECT_EQ(run.exit_status, 0) << run.output;
-    told_.clear();
+    reports_.clear();
     std::istringstream lines(run.output);
     for (std::string line; std::getline(lines, line);) {
-      if (line.find("ucudnn: ") != std::string::npos) told_.push_back(line);
+      if (line.find("ucudnn: ") != std::string::npos) reports_.push_back(line);
     }
     std::vector<Json> results;
     for (int r = 0; r < ranks; ++r) {
@@ -71,7 +71,7 @@ class SessionTest : public ::testing::Test {
   }
 
   // What the ranks of the last job printed.
-  const std::vector<std::string>& told() const { return told_; }
+  const std::vector<std::string>& reports() const { return reports_; }
 
   // A coordinator that splits the batch into these shares.
   void AnswerWith(std::vector<std::int64_t> shares) {
@@ -95,7 +95,7 @@ class SessionTest : public ::testing::Test {
 
   test::TemporaryFolder folder_;
   ScriptedCoordinator coordinator_;
-  std::vector<std::string> told_;
+  std::vector<std::string> reports_;
 };
 
 TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
@@ -117,7 +117,7 @@ TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
             Json::array({"A/1u/1GiB/fake-1.0", "B/1u/1GiB/fake-1.0",
                          "A/1u/1GiB/fake-1.0"}));
   EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
-  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_THAT(reports(), IsEmpty());
 }
 
 TEST_F(SessionTest, RefusesAJobWithoutANetwork) {
@@ -159,7 +159,7 @@ TEST_F(SessionTest, RefusesAPlanFileThatCannotBeRead) {
 TEST_F(SessionTest, SaysNothingIfUndividedIsWhatWasAskedFor) {
   const auto ranks = Job(2, {}, {"UCUDNN_BATCH_SIZE_POLICY=undivided"});
   EXPECT_EQ(ranks[0]["source"], "undivided") << ranks[0].dump(2);
-  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_THAT(reports(), IsEmpty());
 }
 
 TEST_F(SessionTest, SaysWhyAPlanIsNotCached) {
@@ -236,8 +236,8 @@ TEST_F(SessionTest, SplitsEvenlyWhenTheCoordinatorIsAway) {
     EXPECT_EQ(kernels[0]["micro_batches"][0]["algorithm"], "lavish");
     EXPECT_EQ(kernels[0]["micro_batches"][0]["batch"], batches[r]);
   }
-  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny runs undivided: " +
-                                  ranks[0]["reason"].get<std::string>()));
+  EXPECT_THAT(reports(), ElementsAre("ucudnn: job tiny runs undivided: " +
+                                     ranks[0]["reason"].get<std::string>()));
 }
 
 TEST_F(SessionTest, DoesNotWaitForACoordinatorThatDoesNotAnswer) {
@@ -298,8 +298,8 @@ TEST_F(SessionTest, UsesTheCachedPlanOnceTheCoordinatorIsAway) {
                       HasSubstr("; cached plan 7 in ")));
   }
   EXPECT_EQ(second[0]["batch"], 6);
-  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny: " +
-                                  second[0]["reason"].get<std::string>()));
+  EXPECT_THAT(reports(), ElementsAre("ucudnn: job tiny: " +
+                                     second[0]["reason"].get<std::string>()));
   // Another request has another plan.
   EXPECT_EQ(Job(2, {"ask_ms=300", "batch=9"}, {address})[0]["source"],
             "undivided");
@@ -341,8 +341,8 @@ TEST_F(SessionTest, SkipsAPlanFileThatIsNotForThisJob) {
                 AllOf(HasSubstr("plan file " + path + " does not fit the job"),
                       HasSubstr("; plan 7 of coordinator")));
   }
-  EXPECT_THAT(told(), ElementsAre("ucudnn: job tiny: " +
-                                  ranks[0]["reason"].get<std::string>()));
+  EXPECT_THAT(reports(), ElementsAre("ucudnn: job tiny: " +
+                                     ranks[0]["reason"].get<std::string>()));
 }
 
 TEST_F(SessionTest, SkipsAPlanThatOneRanksDeviceCannotRun) {
@@ -441,7 +441,7 @@ TEST_F(SessionTest, SharesTheBatchEvenWithoutKnowingTheLayers) {
   EXPECT_THAT(ranks[0]["reason"].get<std::string>(),
               HasSubstr("no coordinator is named"));
   EXPECT_THAT(
-      told(),
+      reports(),
       ElementsAre(HasSubstr("job tiny runs undivided and without kernels: ")));
 }
 

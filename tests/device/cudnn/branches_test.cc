@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "device/cudnn/convolutions.h"
+#include "device/cudnn/algorithm_families.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/stream_graph.h"

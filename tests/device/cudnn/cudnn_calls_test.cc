@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "device/cudnn/convolutions.h"
+#include "device/cudnn/algorithm_families.h"
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/graph/graph.h"
 #include "device/cudnn/handle.h"

@@ -8,7 +8,7 @@
 #include "base/onnx/network_file.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
-#include "client/training/link_beside.h"
+#include "client/training/link_under_load.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/policies.h"
 
@@ -70,8 +70,8 @@ Result<std::unique_ptr<Job>> RowRunner::Prepare(const std::string& spec,
 
 Result<bool> RowRunner::MeasureLink(const Job& job, const MemoryPlan& plan,
                                     DeviceModel* link) {
-  auto changed = MeasureLinkBeside(device_, operators_, *job.prepared, plan, {},
-                                   {}, &host_, link);
+  auto changed = MeasureLinkUnderLoad(device_, operators_, *job.prepared, plan,
+                                      {}, {}, &host_, link);
   if (!changed && changed.error().code != Code::kDataLoss) return false;
   std::fprintf(stderr,
                "%6.1f s: %s %s within %s: %.1f GB/s to the host, %.1f back\n",

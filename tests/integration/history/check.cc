@@ -83,8 +83,8 @@ class Checker {
       JudgeValue(event, key, value);
       JudgeSent(event, key, value);
     }
-    if (event.what == Event::What::kTold) {
-      verdict_.told += event.facts.size();
+    if (event.what == Event::What::kAcknowledged) {
+      verdict_.acknowledged += event.facts.size();
       return;
     }
     verdict_.read += event.facts.size();

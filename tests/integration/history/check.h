@@ -23,9 +23,9 @@ namespace ucudnn::test {
 struct Verdict {
   // One line each, the first few.
   std::vector<std::string> violations;
-  std::size_t violated = 0;  // how many
-  std::size_t told = 0;      // facts that were acknowledged
-  std::size_t read = 0;      // facts that were read, each time
+  std::size_t violated = 0;      // how many
+  std::size_t acknowledged = 0;  // facts
+  std::size_t read = 0;          // facts that were read, each time
   // Told or read keys by their first word.
   std::map<std::string, std::size_t> keys;
 };

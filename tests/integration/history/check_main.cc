@@ -30,7 +30,7 @@ int Main(const std::string& path) {
   }
   const Verdict verdict = Check(history);
   fmt::print("{} calls; {} facts acknowledged, {} read; keys:", history.size(),
-             verdict.told, verdict.read);
+             verdict.acknowledged, verdict.read);
   for (const auto& [name, keys] : verdict.keys) {
     fmt::print(" {} {}", keys, name);
   }
@@ -38,7 +38,7 @@ int Main(const std::string& path) {
   for (const std::string& violation : verdict.violations) {
     fmt::print("{}\n", violation);
   }
-  if (verdict.told == 0 || verdict.read == 0) return 2;
+  if (verdict.acknowledged == 0 || verdict.read == 0) return 2;
   return verdict.violated == 0 ? 0 : 1;
 }
 

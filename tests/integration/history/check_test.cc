@@ -15,32 +15,34 @@ using ::testing::IsEmpty;
 Event Sent(std::int64_t at, const Facts& facts) {
   return {Event::What::kSent, at, at, "", facts};
 }
-Event Told(std::int64_t from, std::int64_t to, const Facts& facts) {
-  return {Event::What::kTold, from, to, "", facts};
+Event Acknowledged(std::int64_t from, std::int64_t to, const Facts& facts) {
+  return {Event::What::kAcknowledged, from, to, "", facts};
 }
 Event Read(std::int64_t from, std::int64_t to, const std::string& prefix,
            const Facts& facts) {
   return {Event::What::kRead, from, to, prefix, facts};
 }
 
-TEST(HistoryCheckTest, AcceptsWhatIsReadAsItWasTold) {
+TEST(HistoryCheckTest, AcceptsWhatIsReadAsItWasAcknowledged) {
   const Verdict verdict = Check(
-      {Sent(0, {{"point/a", "7"}}), Told(0, 1, {{"point/a", "7"}}),
+      {Sent(0, {{"point/a", "7"}}), Acknowledged(0, 1, {{"point/a", "7"}}),
        Read(2, 3, "point/", {{"point/a", "7"}}),
-       Sent(3, {{"count/steps", "12"}}), Told(3, 4, {{"count/steps", "12"}}),
+       Sent(3, {{"count/steps", "12"}}),
+       Acknowledged(3, 4, {{"count/steps", "12"}}),
        Read(5, 6, "count/", {{"count/steps", "12"}})});
   EXPECT_THAT(verdict.violations, IsEmpty());
-  EXPECT_EQ(verdict.told, 2U);
+  EXPECT_EQ(verdict.acknowledged, 2U);
   EXPECT_EQ(verdict.read, 2U);
 }
 
 TEST(HistoryCheckTest, AllowsCallsAtTheSameTimeToDiffer) {
   // The read may have come first.
-  EXPECT_EQ(Check({Told(0, 5, {{"point/a", "7"}}), Read(4, 6, "point/", {}),
-                   Told(0, 5, {{"count/steps", "9"}}),
-                   Read(4, 6, "count/", {{"count/steps", "3"}})})
-                .violated,
-            0U);
+  EXPECT_EQ(
+      Check({Acknowledged(0, 5, {{"point/a", "7"}}), Read(4, 6, "point/", {}),
+             Acknowledged(0, 5, {{"count/steps", "9"}}),
+             Read(4, 6, "count/", {{"count/steps", "3"}})})
+          .violated,
+      0U);
   // What was sent may be stored though nobody was told.
   EXPECT_EQ(Check({Sent(0, {{"point/a", "7"}}),
                    Read(2, 3, "point/", {{"point/a", "7"}})})
@@ -49,9 +51,10 @@ TEST(HistoryCheckTest, AllowsCallsAtTheSameTimeToDiffer) {
 }
 
 TEST(HistoryCheckTest, FindsWhatIsLost) {
-  EXPECT_THAT(Check({Told(0, 1, {{"point/a", "7"}}), Read(2, 3, "point/", {})})
-                  .violations,
-              ElementsAre(HasSubstr("point/a is lost; it was 7")));
+  EXPECT_THAT(
+      Check({Acknowledged(0, 1, {{"point/a", "7"}}), Read(2, 3, "point/", {})})
+          .violations,
+      ElementsAre(HasSubstr("point/a is lost; it was 7")));
   // Also of what was only read.
   EXPECT_EQ(Check({Read(0, 1, "plan/", {{"plan/1", "x"}}),
                    Read(2, 3, "plan/", {{"plan/2", "y"}})})
@@ -60,7 +63,7 @@ TEST(HistoryCheckTest, FindsWhatIsLost) {
 }
 
 TEST(HistoryCheckTest, FindsWhatChanges) {
-  EXPECT_THAT(Check({Told(0, 5, {{"plan/1", "x"}}),
+  EXPECT_THAT(Check({Acknowledged(0, 5, {{"plan/1", "x"}}),
                      Read(4, 6, "plan/1", {{"plan/1", "y"}})})
                   .violations,
               ElementsAre(HasSubstr("plan/1 was x and is y")));
@@ -73,7 +76,7 @@ TEST(HistoryCheckTest, FindsWhatIsThereTwice) {
 }
 
 TEST(HistoryCheckTest, FindsCountsThatGoBack) {
-  EXPECT_THAT(Check({Told(0, 1, {{"count/steps", "12"}}),
+  EXPECT_THAT(Check({Acknowledged(0, 1, {{"count/steps", "12"}}),
                      Read(2, 3, "count/", {{"count/steps", "9"}})})
                   .violations,
               ElementsAre(HasSubstr("count/steps went back from 12 to 9")));

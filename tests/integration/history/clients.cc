@@ -143,11 +143,11 @@ int Measurer::Report(const v1::Task& task) {
   const std::int64_t from = History::Now();
   const auto answer = agents_.Call(&Agents::ReportTask, request, Policy());
   if (!answer) return 0;
-  Facts told = {{TaskKey(task.kind(), task.problem(), task.batch()),
-                 fmt::format("{} done", task.id())}};
+  Facts facts = {{TaskKey(task.kind(), task.problem(), task.batch()),
+                  fmt::format("{} done", task.id())}};
   // Otherwise another's report came first, or this one's first attempt.
-  if (!answer->already()) told.push_back(fact);
-  site_.history.Told(from, std::move(told));
+  if (!answer->already()) facts.push_back(fact);
+  site_.history.Acknowledged(from, std::move(facts));
   return 1;
 }
 
@@ -160,7 +160,7 @@ int Planner::Turn() {
   const std::int64_t from = History::Now();
   const auto plan = Call(&Coordinators::CreatePlan, request);
   if (plan) {
-    site_.history.Told(from, {FactOf(*plan)});
+    site_.history.Acknowledged(from, {FactOf(*plan)});
     plans_.push_back(plan->id());
     return 1 + Read();
   }
@@ -221,7 +221,7 @@ int JobRunner::Register() {
   adopted_ = 1;
   newest_ = 1;
   counted_ = {0, 0};
-  site_.history.Told(from, {{RevisionKey(job_, 1), "0"}});
+  site_.history.Acknowledged(from, {{RevisionKey(job_, 1), "0"}});
   return 1;
 }
 
@@ -243,10 +243,10 @@ int JobRunner::Report() {
   if (!answer) return 0;
   counted += steps;
   newest_ = std::max(newest_, answer->newest().revision());
-  Facts told = fact;
-  told.emplace_back(fmt::format("count/newest/{}.", job_),
-                    Text(answer->newest().revision()));
-  site_.history.Told(from, std::move(told));
+  Facts facts = fact;
+  facts.emplace_back(fmt::format("count/newest/{}.", job_),
+                     Text(answer->newest().revision()));
+  site_.history.Acknowledged(from, std::move(facts));
   return 1;
 }
 
@@ -262,8 +262,8 @@ int JobRunner::Replan() {
     measure.set_wait_for_device(true);
     return Call(&Coordinators::Measure, measure) ? 1 : 0;
   }
-  site_.history.Told(from, {{RevisionKey(job_, revision->revision()),
-                             Text(revision->plan_id())}});
+  site_.history.Acknowledged(from, {{RevisionKey(job_, revision->revision()),
+                                     Text(revision->plan_id())}});
   return 1;
 }
 
@@ -275,7 +275,7 @@ int JobRunner::Adopt() {
   site_.history.Sent(fact);
   const std::int64_t from = History::Now();
   if (!CallAsJob(&Coordinators::AnswerRevision, request)) return 0;
-  site_.history.Told(from, fact);
+  site_.history.Acknowledged(from, fact);
   adopted_ = newest_;
   counted_ = {0, 0};
   return 1;
@@ -321,7 +321,7 @@ int JobRunner::Finish() {
   request.set_job_id(job_);
   const std::int64_t from = History::Now();
   if (!CallAsJob(&Coordinators::FinishJob, request)) return 0;
-  site_.history.Told(from, {{EndKey(job_), "finished"}});
+  site_.history.Acknowledged(from, {{EndKey(job_), "finished"}});
   const int read = Read();
   if (read == 1) job_.clear();
   return 1 + read;

@@ -26,8 +26,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 struct Event {
   enum class What {
     kSent,  // may be stored from `from_us` on; of a count, at most this much
-    kTold,  // acknowledged: it is stored
-    kRead,  // all that is stored under keys that begin with `prefix`
+    kAcknowledged,  // it is stored
+    kRead,          // all that is stored under keys that begin with `prefix`
   };
   What what = What::kSent;
   std::int64_t from_us = 0;  // when the call began
@@ -56,8 +56,8 @@ class History {
         .count();
   }
   void Sent(Facts facts) { Add({Event::What::kSent, Now(), Now(), "", facts}); }
-  void Told(std::int64_t from_us, Facts facts) {
-    Add({Event::What::kTold, from_us, Now(), "", std::move(facts)});
+  void Acknowledged(std::int64_t from_us, Facts facts) {
+    Add({Event::What::kAcknowledged, from_us, Now(), "", std::move(facts)});
   }
   void Read(std::int64_t from_us, std::string prefix, Facts facts) {
     Add({Event::What::kRead, from_us, Now(), std::move(prefix),

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -12,6 +14,7 @@
 namespace ucudnn::allot_internal {
 namespace {
 
+using ::testing::ElementsAre;
 using ucudnn::test::Draw;
 using ucudnn::test::Random;
 using ucudnn::test::RandomAllotment;
@@ -25,6 +28,32 @@ bool IsCovered(const Choice& choice, const std::vector<Choice>& others) {
            std::equal(other.counts.begin(), other.counts.end(),
                       choice.counts.begin(), std::less_equal<>());
   });
+}
+
+// The example of solver/allot/choices.cc.
+TEST(CurveTest, HasTheChoicesThatAreDrawn) {
+  const std::vector<std::int64_t> free = {3, 4};
+  AllotJob job;
+  job.batch = BatchSize(12);
+  job.tables = {{{BatchSize(4), Nanoseconds(40), Bytes(0)}},
+                {{BatchSize(2), Nanoseconds(40), Bytes(0)}}};
+  const Curve curve(job, free);
+  ASSERT_EQ(curve.groups().size(), 1U);
+  const Curve::Group& group = curve.groups().front();
+  const Prices prices = {5, 2};
+  std::vector<Choice> choices;
+  ASSERT_TRUE(curve.AddChoicesOfGroup(group, 0, 0, prices, 17, kAll, &choices));
+  std::vector<std::array<std::int64_t, 3>> found;
+  for (const Choice& choice : choices) {
+    found.push_back({choice.counts[0], choice.counts[1], choice.cost});
+  }
+  EXPECT_THAT(found, ElementsAre(std::array<std::int64_t, 3>{1, 4, 13},
+                                 std::array<std::int64_t, 3>{2, 2, 14},
+                                 std::array<std::int64_t, 3>{3, 0, 15}));
+  const auto cheapest = curve.CheapestOfGroup(group, 0, prices, 18);
+  ASSERT_TRUE(cheapest.choice);
+  EXPECT_EQ(cheapest.choice->cost, 13);
+  EXPECT_EQ(cheapest.bound, 13);
 }
 
 TEST(CurveTest, ChoicesOfManyTimesAreAsGoodAsThoseOfEachTime) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "tests/solver/memory/moves_optimum.h"
 #include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
@@ -11,8 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// a computes X, b computes Y from it; the loss reads Y, and the backward pass
-// reads X. One byte takes a microsecond on the link.
+// The example of solver/memory/bounds.h.
 TrainingGraph ChainOfTwo() {
   test::GraphMaker maker(1);
   const std::size_t x = maker.Block(100);
@@ -31,19 +31,19 @@ TEST(LowerBoundTimeTest, IsTheSumOfTheTasksIfEverythingFits) {
   EXPECT_EQ(LowerBoundTime(ChainOfTwo(), Bytes(1000), {}), 105us);
 }
 
-// c needs 140 bytes, so of X only 20 may stay in 160: 80 leave before c starts,
-// 20 of them during b, so that c starts 60 us late. X does not fit beside the
-// loss either, after which it returns as a whole, in 100 us. (The bound does
-// not count that X leaves as a whole, too.)
+// c waits for 60 us, and a' for 100.
 TEST(LowerBoundTimeTest, AddsTheTimeForWhatMustLeaveAndReturn) {
   const Nanoseconds bound = LowerBoundTime(ChainOfTwo(), Bytes(160), {});
   EXPECT_LE(bound, 105us + 60us + 100us);
   EXPECT_GE(bound, 105us + 60us + 100us - 10ns);
+  // X leaves as a whole, too.
+  EXPECT_EQ(test::MovesOptimum(ChainOfTwo(), Bytes(160)).Time(),
+            Nanoseconds(105us + 80us + 100us).count());
 }
 
 // X can be computed again in 30 us.
 TEST(LowerBoundTimeTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
-  PlanFreedom freedom;
+  MemoryFreedom freedom;
   freedom.recomputes = true;
   const Nanoseconds bound = LowerBoundTime(ChainOfTwo(), Bytes(160), freedom);
   EXPECT_LE(bound, 105us + 30us);
@@ -59,7 +59,7 @@ TEST(LowerBoundTimeTest, IsNoLargerWithMoreFreedomOrBudget) {
       const Nanoseconds bound = LowerBoundTime(graph, budget, {});
       EXPECT_LE(bound, tighter.value_or(bound));
       tighter = bound;
-      PlanFreedom freedom;
+      MemoryFreedom freedom;
       freedom.recomputes = true;
       EXPECT_LE(LowerBoundTime(graph, budget, freedom), bound);
       freedom = {};
@@ -90,7 +90,7 @@ TEST(LowerBoundTimeTest, IsThatOfTheRequestedSubBatch) {
     const Bytes budget = test::PeakOf(graph) / 2;
     const Nanoseconds any = LowerBoundTime(graph, budget, {});
     for (const int images : {6, 3, 2}) {
-      PlanFreedom freedom;
+      MemoryFreedom freedom;
       freedom.sub_batch = BatchSize(images);
       const auto bounds =
           LowerBoundsOfSubBatches(graph, budget, {}, {BatchSize(images)});

@@ -11,10 +11,10 @@
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
-#include "base/training/split.h"
 #include "solver/check/memory_plan.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/policies.h"
+#include "solver/memory/split/split.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/trials.h"
 

@@ -85,7 +85,7 @@ class Replay {
     return sum;
   }
 
-  void Act(const PlannedAction& action, std::size_t segment) {
+  void Act(const HookAction& action, std::size_t segment) {
     State& state = tensors_[action.tensor];
     const RecordedTensor& tensor = step_.tensors[action.tensor];
     const Nanoseconds link = step_.link.OffloadTime(tensor.bytes);
@@ -156,28 +156,28 @@ TEST(RecordedStepTest, KeepsEverythingIfItFits) {
   EXPECT_EQ(plan.peak, Bytes(512 + 3 * 1024));
   EXPECT_EQ(plan.plain_peak, plan.peak);
   EXPECT_EQ(plan.moved, Bytes(0));
-  for (const PlannedAction& action : plan.actions) {
+  for (const HookAction& action : plan.actions) {
     EXPECT_EQ(action.action, SavedAction::kDrop);
   }
 }
 
 // Tensor 0 is saved first and needed last, so it leaves during segment 1 to 2
 // and returns during 5: nothing waits if the link is quick enough.
-TEST(RecordedStepTest, MovesTheOutermostTensorBesideTheSegments) {
+TEST(RecordedStepTest, MovesTheOutermostTensorDuringTheSegments) {
   const RecordedStep step = Chain(2000);
   const RecordedPlan plan =
       PlanRecordedStep(step, {.budget = Bytes(512 + 2 * 1024)}).value();
   EXPECT_EQ(plan.time, Nanoseconds(14'000));
   EXPECT_EQ(plan.moved, Bytes(2048));
   EXPECT_EQ(plan.peak, Bytes(512 + 2 * 1024));
-  const std::vector<PlannedAction> expected = {{SavedAction::kCopy, 0, 0},
-                                               {SavedAction::kFree, 0, 1},
-                                               {SavedAction::kDrop, 2, 4},
-                                               {SavedAction::kFetch, 0, 4},
-                                               {SavedAction::kDrop, 1, 5}};
-  std::vector<PlannedAction> actions = plan.actions;
+  const std::vector<HookAction> expected = {{SavedAction::kCopy, 0, 0},
+                                            {SavedAction::kFree, 0, 1},
+                                            {SavedAction::kDrop, 2, 4},
+                                            {SavedAction::kFetch, 0, 4},
+                                            {SavedAction::kDrop, 1, 5}};
+  std::vector<HookAction> actions = plan.actions;
   EXPECT_EQ(actions.size(), expected.size());
-  for (const PlannedAction& action : expected) {
+  for (const HookAction& action : expected) {
     EXPECT_THAT(actions, ::testing::Contains(action))
         << Name(action.action) << " " << action.tensor << " in hook "
         << action.hook;
@@ -191,8 +191,8 @@ TEST(RecordedStepTest, ComputesAgainWhatTheLinkIsTooSlowFor) {
   const RecordedPlan plan = PlanRecordedStep(step, request).value();
   EXPECT_EQ(plan.time, Nanoseconds(730));
   EXPECT_EQ(plan.moved, Bytes(0));
-  EXPECT_THAT(plan.actions, ::testing::Contains(
-                                PlannedAction{SavedAction::kRecompute, 1, 4}));
+  EXPECT_THAT(plan.actions,
+              ::testing::Contains(HookAction{SavedAction::kRecompute, 1, 4}));
   RecordedRequest moving = request;
   moving.recompute = false;
   const RecordedPlan moved = PlanRecordedStep(step, moving).value();
@@ -222,7 +222,7 @@ TEST(RecordedStepTest, ComputesAgainWhatItWasComputedAgainFrom) {
 }
 
 // Not where the tensor is made first, beside more tensors.
-TEST(RecordedStepTest, CountsWhatARecipeNeedsBesidesWhereItRunsAgain) {
+TEST(RecordedStepTest, CountsTheTemporaryMemoryOfARecipeWhereItRuns) {
   RecordedStep step = EmptyStep(7, 1000, 1024);
   for (std::size_t i = 0; i < 3; ++i) {
     step.tensors.push_back({Bytes(1024), i, 0, {4 + i}});
@@ -349,7 +349,7 @@ class AllWays {
   struct Way {
     std::size_t freed = 0;
     std::size_t fetched = 0;
-    bool again = false;
+    bool recompute = false;
   };
 
   void Choose(std::size_t i) {
@@ -374,13 +374,13 @@ class AllWays {
 
   // Sources that are computed again are so once more: their use comes later.
   void Recompute(std::size_t i, std::size_t segment, RecordedPlan* plan) const {
-    std::vector<std::size_t> again;
+    std::vector<std::size_t> recomputed;
     for (const std::size_t read : step_.tensors[i].recipe->reads) {
-      if (ways_[read].again) again.push_back(read);
+      if (ways_[read].recompute) recomputed.push_back(read);
     }
-    for (const std::size_t read : again) Recompute(read, segment, plan);
+    for (const std::size_t read : recomputed) Recompute(read, segment, plan);
     plan->actions.push_back({SavedAction::kRecompute, i, segment - 1});
-    for (const std::size_t read : again) {
+    for (const std::size_t read : recomputed) {
       plan->actions.push_back({SavedAction::kDrop, read, segment - 1});
     }
   }
@@ -395,28 +395,28 @@ class AllWays {
         plan.actions.push_back({action, i, s - 1});
       };
       each([&](std::size_t i, const Way& way) {
-        if (way.freed > 0 && !way.again && step_.tensors[i].hook == s - 1) {
+        if (way.freed > 0 && !way.recompute && step_.tensors[i].hook == s - 1) {
           add(SavedAction::kCopy, i);
         }
         // Kept until the recipes that read it have run.
         std::size_t last = step_.tensors[i].uses.front();
         for (std::size_t j = i + 1; j < ways_.size(); ++j) {
           const auto& recipe = step_.tensors[j].recipe;
-          if (ways_[j].again &&
+          if (ways_[j].recompute &&
               std::count(recipe->reads.begin(), recipe->reads.end(), i) > 0) {
             last = std::max(last, step_.tensors[j].uses.front());
           }
         }
         if (s == last + 1) add(SavedAction::kDrop, i);
         if (way.freed == s) {
-          add(way.again ? SavedAction::kDrop : SavedAction::kFree, i);
+          add(way.recompute ? SavedAction::kDrop : SavedAction::kFree, i);
         }
       });
       each([&](std::size_t i, const Way& way) {
-        if (way.fetched == s && !way.again) add(SavedAction::kFetch, i);
+        if (way.fetched == s && !way.recompute) add(SavedAction::kFetch, i);
       });
       each([&](std::size_t i, const Way& way) {
-        if (way.fetched == s && way.again) Recompute(i, s, &plan);
+        if (way.fetched == s && way.recompute) Recompute(i, s, &plan);
       });
     }
     Replay replay(step_, plan);

@@ -15,6 +15,7 @@
 
 #include "solver/memory/best/best.h"
 #include "solver/memory/bounds.h"
+#include "solver/memory/whole_blocks.h"
 #include "tests/solver/memory/moves_optimum.h"
 #include "tests/solver/memory/small_graphs.h"
 #include "tests/support/trials.h"
@@ -102,7 +103,7 @@ class Optimum {
 
 Nanoseconds BoundOf(const TrainingGraph& graph, Bytes budget,
                     bool recomputes = true) {
-  PlanFreedom freedom;
+  MemoryFreedom freedom;
   freedom.recomputes = recomputes;
   return LowerBoundTime(graph, budget, freedom);
 }
@@ -197,8 +198,8 @@ TEST(RoundBoundTest, NothingReturnsThatWasNeverAway) {
   EXPECT_GE(bound, 400us + 10us - 100ns);
 }
 
-// X, which the backward pass reads, fits beside the loss, but not beside the
-// loss's workspace. Without that the loss takes 200 us more.
+// The example of solver/memory/round_bound.h: X fits beside the loss, but not
+// beside its workspace.
 TEST(RoundBoundTest, WorkspaceNeedsRoomThatBlocksHave) {
   for (const bool recomputes : {false, true}) {
     GraphMaker maker(2);
@@ -213,14 +214,13 @@ TEST(RoundBoundTest, WorkspaceNeedsRoomThatBlocksHave) {
     maker.Run(TaskKind::kBackward, {x, d}, {e}, 50us);
     const TrainingGraph graph = maker.graph();
     const Bytes budget(160);
-    // X takes 50 us to leave, 20 of them during Y, and 100 to compute again. So
-    // the loss waits for 30 us at least, and then 60 bytes return. The second
-    // way needs 10 bytes less, but X leaves as a whole.
+    // The loss in 60 us. X leaves as a whole and 60 bytes return, or the other
+    // way round: 10 us and 50. To compute X again takes 100.
     const Nanoseconds least = 230us + 30us + 30us;
     const Nanoseconds bound = BoundOf(graph, budget, recomputes);
     EXPECT_LE(bound, least);
     EXPECT_GE(bound, least - 100ns);
-    // In fact X returns as a whole, too: 50 us.
+    // In fact X leaves and returns as a whole.
     EXPECT_EQ(test::MovesOptimum(graph, budget, recomputes).Time(),
               Nanoseconds(230us + 30us + 50us).count());
   }
@@ -262,6 +262,20 @@ TEST(RoundBoundTest, MovesOrComputesAgainWholeBlocks) {
   // for 30 us, and X takes 30. (110 bytes could leave in time, and 35 of X be
   // computed again in 10.5 us.)
   expect(true, 315us + 35us);
+}
+
+// Its table of the ways to run the loss, in microseconds.
+TEST(RoundBoundTest, TakesTheBestWayOfTheTaskInParts) {
+  RoomProblem loss;
+  loss.out = {.rate = 2, .moved = 40};
+  loss.in = {.rate = 2, .moved = 0};
+  const auto round = [&](double time, double workspace) {
+    loss.ways = {{.base = 120 + time + 50, .lack = workspace - 20}};
+    return LeastDelayOfMoves(loss);
+  };
+  EXPECT_DOUBLE_EQ(round(260, 0), 430);
+  EXPECT_DOUBLE_EQ(round(100, 70), 300);
+  EXPECT_DOUBLE_EQ(round(60, 80), 270);
 }
 
 struct Chains {

@@ -9,8 +9,8 @@
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
-#include "base/training/split.h"
 #include "solver/memory/hmms.h"
+#include "solver/memory/split/split.h"
 #include "solver/memory/vdnn.h"
 #include "tests/support/paper_networks.h"
 

@@ -57,8 +57,7 @@ TEST(WholeBlocksTest, AreComputedAgainAsAWhole) {
   EXPECT_DOUBLE_EQ(Whole(problem), 55 * 0.4);
 }
 
-// 150 bytes are too many. The link has 80 ns from when B is there, and 40 from
-// A on. To compute A again takes 50 ns, and B 90.
+// The example of solver/memory/whole_blocks.h.
 TEST(WholeBlocksTest, MoveOrAreComputedAgain) {
   RoomProblem problem;
   problem.ways = {{.base = 0, .lack = 150}};
@@ -69,8 +68,7 @@ TEST(WholeBlocksTest, MoveOrAreComputedAgain) {
   problem.in = kFastLink;
   // 80 bytes move, and 70 of A are computed again.
   EXPECT_DOUBLE_EQ(InParts(problem), 35);
-  // B moves, 20 ns of which the task waits for, and A is computed again. To
-  // move both would take 120 ns more than there are, to move A 60.
+  // B leaves, which the task waits 20 ns for, and A is computed again.
   EXPECT_DOUBLE_EQ(Whole(problem), 70);
   // Another way to run the task takes 30 ns more, but only B has to leave.
   problem.ways.insert(problem.ways.begin(), {.base = 30, .lack = 90});

@@ -46,9 +46,9 @@ def vdnn_4(root: PathLike = ".") -> Any:
             continue
         name, _, kind = (event.task or "").rpartition(".")
         forward.setdefault(name, []).append((kind, event))
-    for name, told in forward.items():
-        start = told[0][1]
-        backward = [event for _, event in told[1:]]
+    for name, events in forward.items():
+        start = events[0][1]
+        backward = [event for _, event in events[1:]]
         if not backward:
             continue
         end = start.start_us + (start.dur_us or 0)
@@ -98,8 +98,8 @@ def vdnn_7(root: PathLike = ".") -> Any:
     policies = ("vdnn-all-p", "vdnn-conv-p", "vdnn-dyn")
     heights: List[List[Optional[float]]] = [[] for _ in policies]
     for _, model, batch, _ in cases:
-        for told, policy in zip(heights, policies):
-            told.append(_speed(root, model, batch, "TITANX", policy))
+        for speeds, policy in zip(heights, policies):
+            speeds.append(_speed(root, model, batch, "TITANX", policy))
     figure, axes = titled("vDNN on a Titan X (device model, predicted)")
     bars(
         axes,

@@ -30,8 +30,8 @@ class LocalAdaptiveTest : public ::testing::Test {
     }
   }
 
-  LocalPlanner::Options Options(const std::string& cache = "") const {
-    LocalPlanner::Options options;
+  LocalSolver::Options Options(const std::string& cache = "") const {
+    LocalSolver::Options options;
     options.kind = ToString(device_->info().kind);
     options.settings.policy = BatchPolicy::kAdaptive;
     options.settings.workspace_limit = 64_MiB;
@@ -39,7 +39,7 @@ class LocalAdaptiveTest : public ::testing::Test {
     return options;
   }
 
-  LocalPlanner::Bench Bench() {
+  LocalSolver::Bench Bench() {
     return [this]() -> Result<Device*> {
       ++asked_;
       return device_.get();
@@ -73,7 +73,7 @@ class LocalAdaptiveTest : public ::testing::Test {
 TEST_F(LocalAdaptiveTest, MeasuresWhatAnAgentWould) {
   const test::TemporaryFolder folder;
   const auto options = Options(folder.path());
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   const MeasurementFiles files(folder.path(), options.kind);
   for (const ConvProblem& problem : problems_) {
     const auto plan = planner.Plan(problem, kBatch, 64_MiB, Bench());
@@ -97,7 +97,7 @@ TEST_F(LocalAdaptiveTest, MeasuresOnceForAllProcesses) {
   const ConvProblem& problem = problems_[0];
   const auto plan_anew = [&](Bytes limit) {
     asked_ = 0;
-    LocalPlanner planner(Options(folder.path()));
+    LocalSolver planner(Options(folder.path()));
     EXPECT_TRUE(planner.Plan(problem, kBatch, limit, Bench()));
     return asked_;
   };
@@ -125,7 +125,7 @@ TEST_F(LocalAdaptiveTest, StartsFromACoordinatorsMeasurements) {
   const test::TemporaryFolder folder;
   auto options = Options(folder.path());
   options.ask = [&](const ConvProblem&) { return KnownElsewhere{*there, {}}; };
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   ASSERT_TRUE(planner.Plan(problem, kBatch, 64_MiB, Bench()));
   const MeasurementFiles files(folder.path(), options.kind);
   EXPECT_EQ(SizesOf(files.Read(problem).singles), SizesOf(*there));
@@ -134,8 +134,8 @@ TEST_F(LocalAdaptiveTest, StartsFromACoordinatorsMeasurements) {
 TEST_F(LocalAdaptiveTest, MeasuresEveryLimitToDivideATotal) {
   auto options = Options();
   options.settings.total_workspace = 128_MiB;
-  LocalPlanner planner(options);
-  std::vector<LocalPlanner::Kernel> kernels;
+  LocalSolver planner(options);
+  std::vector<LocalSolver::Kernel> kernels;
   for (const ConvProblem& problem : problems_) {
     kernels.push_back({problem, kBatch});
   }

@@ -23,7 +23,7 @@ class LocalOneDnnTest : public ::testing::Test {
     device_ = *std::move(device);
   }
 
-  LocalPlanner::Bench Bench() {
+  LocalSolver::Bench Bench() {
     return [this]() -> Result<Device*> { return device_.get(); };
   }
 
@@ -94,10 +94,10 @@ TEST(AccuracyTest, AdmitsRoundingAndNoMore) {
 
 TEST_F(LocalOneDnnTest, PlansComputeWhatTheWholeBatchDoes) {
   const test::TemporaryFolder folder;
-  LocalPlanner::Options options;
+  LocalSolver::Options options;
   options.settings.cache_dir = folder.path();
   options.kind = ToString(device_->info().kind);
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   const BatchSize batch(5);
   for (const ConvOp op : kConvOps) {
     for (const Bytes limit : {64_MiB, 0_B}) {

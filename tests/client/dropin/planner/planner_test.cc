@@ -39,7 +39,7 @@ ConvProblem TinyProblem(std::int64_t channels = 2) {
 // Counts how often it is requested, that is, how often something is measured.
 class Bench {
  public:
-  LocalPlanner::Bench Get() {
+  LocalSolver::Bench Get() {
     return [this]() -> Result<Device*> {
       ++asked_;
       return &device_;
@@ -53,8 +53,8 @@ class Bench {
   int asked_ = 0;
 };
 
-LocalPlanner::Options Options(const std::string& cache = "") {
-  LocalPlanner::Options options;
+LocalSolver::Options Options(const std::string& cache = "") {
+  LocalSolver::Options options;
   options.settings.cache_dir = cache;
   options.settings.workspace_limit = 64_MiB;
   options.kind = "Fake/1u/1GiB/fake-1.0";
@@ -69,9 +69,9 @@ std::int64_t Images(const KernelPlan& plan) {
   return images;
 }
 
-TEST(LocalPlannerTest, MeasuresAProblemOnceForAllLimits) {
+TEST(LocalSolverTest, MeasuresAProblemOnceForAllLimits) {
   Bench bench;
-  LocalPlanner planner(Options());
+  LocalSolver planner(Options());
   const auto first =
       planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get());
   ASSERT_TRUE(first) << first.error().message;
@@ -88,12 +88,12 @@ TEST(LocalPlannerTest, MeasuresAProblemOnceForAllLimits) {
   EXPECT_EQ(bench.asked(), asked);
 }
 
-TEST(LocalPlannerTest, MeasuresWhatALimitBeyondTheSettingsNeeds) {
+TEST(LocalSolverTest, MeasuresWhatALimitBeyondTheSettingsNeeds) {
   Bench bench;
   auto options = Options();
   options.settings.workspace_limit = 200_B;
   bench.device().algorithms()[1].workspace_per_image = 90_B;
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   const auto small =
       planner.Plan(TinyProblem(), BatchSize(8), 200_B, bench.Get());
   ASSERT_TRUE(small) << small.error().message;
@@ -106,10 +106,10 @@ TEST(LocalPlannerTest, MeasuresWhatALimitBeyondTheSettingsNeeds) {
   EXPECT_LT(large->time, small->time);
 }
 
-TEST(LocalPlannerTest, PlansForManyThreadsAtOnce) {
+TEST(LocalSolverTest, PlansForManyThreadsAtOnce) {
   const test::TemporaryFolder folder;
   Bench bench;
-  LocalPlanner planner(Options(folder.path()));
+  LocalSolver planner(Options(folder.path()));
   std::vector<std::thread> threads;
   for (std::int64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -124,9 +124,9 @@ TEST(LocalPlannerTest, PlansForManyThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(LocalPlannerTest, MeasuresWhatAnotherBatchNeedsMore) {
+TEST(LocalSolverTest, MeasuresWhatAnotherBatchNeedsMore) {
   Bench bench;
-  LocalPlanner planner(Options());
+  LocalSolver planner(Options());
   ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
   const std::size_t runs = bench.device().runs().size();
   // 1, 2 and 4 are known already, 6 is not.
@@ -139,15 +139,15 @@ TEST(LocalPlannerTest, MeasuresWhatAnotherBatchNeedsMore) {
   EXPECT_FALSE(batches.contains(2));
 }
 
-TEST(LocalPlannerTest, FindsWhatAnEarlierProcessMeasured) {
+TEST(LocalSolverTest, FindsWhatAnEarlierProcessMeasured) {
   const test::TemporaryFolder folder;
   Bench bench;
   {
-    LocalPlanner planner(Options(folder.path()));
+    LocalSolver planner(Options(folder.path()));
     ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, bench.Get()));
   }
   Bench later;
-  LocalPlanner planner(Options(folder.path()));
+  LocalSolver planner(Options(folder.path()));
   const auto plan =
       planner.Plan(TinyProblem(), BatchSize(6), 64_MiB, later.Get());
   ASSERT_TRUE(plan) << plan.error().message;
@@ -155,12 +155,12 @@ TEST(LocalPlannerTest, FindsWhatAnEarlierProcessMeasured) {
   // Another kind of device, or more workspace, is measured.
   auto options = Options(folder.path());
   options.kind = "Other/1u/1GiB/fake-1.0";
-  LocalPlanner other(options);
+  LocalSolver other(options);
   ASSERT_TRUE(other.Plan(TinyProblem(), BatchSize(6), 64_MiB, later.Get()));
   EXPECT_GT(later.asked(), 0);
 }
 
-TEST(LocalPlannerTest, IgnoresADamagedFile) {
+TEST(LocalSolverTest, IgnoresADamagedFile) {
   const test::TemporaryFolder folder;
   Bench bench;
   MeasurementFiles files(folder.path(), Options().kind);
@@ -170,13 +170,13 @@ TEST(LocalPlannerTest, IgnoresADamagedFile) {
       {"/bin/sh", "-c", "ls " + folder.path() + "/measured/*/*.json"});
   const std::string name = listed.out.substr(0, listed.out.find('\n'));
   std::ofstream(name) << "{\"version\": 1, \"kind\": 7";
-  LocalPlanner planner(Options(folder.path()));
+  LocalSolver planner(Options(folder.path()));
   EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get()));
   EXPECT_GT(bench.asked(), 0);
   EXPECT_THAT(test::FileText(name), HasSubstr("\"batches\""));
 }
 
-TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
+TEST(LocalSolverTest, ManyProcessesMeasureOnce) {
   const test::TemporaryFolder folder;
   constexpr int kProcesses = 8;
   std::vector<pid_t> children;
@@ -185,7 +185,7 @@ TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       Bench bench;
-      LocalPlanner planner(Options(folder.path()));
+      LocalSolver planner(Options(folder.path()));
       int measured = 0;
       for (std::int64_t channels = 1; channels <= 6; ++channels) {
         const int before = bench.asked();
@@ -209,14 +209,14 @@ TEST(LocalPlannerTest, ManyProcessesMeasureOnce) {
   EXPECT_EQ(measured, 6);
 }
 
-TEST(LocalPlannerTest, DoesNotWaitForeverForAnotherProcess) {
+TEST(LocalSolverTest, DoesNotWaitForeverForAnotherProcess) {
   const test::TemporaryFolder folder;
   MeasurementFiles files(folder.path(), Options().kind);
   const auto lock = files.Acquire(TinyProblem(), std::chrono::milliseconds(0));
   ASSERT_TRUE(lock);
   auto options = Options(folder.path());
   options.patience = std::chrono::milliseconds(20);
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   Bench bench;
   const auto plan =
       planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get());
@@ -226,9 +226,9 @@ TEST(LocalPlannerTest, DoesNotWaitForeverForAnotherProcess) {
 }
 
 // A coordinator's measurement of an algorithm that takes 10 ns per image.
-KnownElsewhere Told(const std::vector<std::int64_t>& batches,
-                    const std::string& algorithm = "lavish",
-                    Bytes complete_to = 1_GiB) {
+KnownElsewhere Elsewhere(const std::vector<std::int64_t>& batches,
+                         const std::string& algorithm = "lavish",
+                         Bytes complete_to = 1_GiB) {
   KnownElsewhere known;
   for (const std::int64_t batch : batches) {
     known.points.push_back({.batch = BatchSize(batch),
@@ -248,15 +248,15 @@ std::set<std::int64_t> TimedBatches(FakeDevice& device) {
   return batches;
 }
 
-TEST(LocalPlannerTest, AsksBeforeItMeasures) {
+TEST(LocalSolverTest, AsksBeforeItMeasures) {
   auto options = Options();
   int asked = 0;
   options.ask = [&](const ConvProblem& problem) {
     EXPECT_EQ(problem, TinyProblem());
     ++asked;
-    return Told({1, 2, 4});
+    return Elsewhere({1, 2, 4});
   };
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   Bench bench;
   const auto plan =
       planner.Plan(TinyProblem(), BatchSize(4), 200_B, bench.Get());
@@ -270,45 +270,46 @@ TEST(LocalPlannerTest, AsksBeforeItMeasures) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST(LocalPlannerTest, MeasuresWhatNobodyHasMeasuredCompletely) {
-  const auto timed = [](const KnownElsewhere& told) {
+TEST(LocalSolverTest, MeasuresWhatNobodyHasMeasuredCompletely) {
+  const auto timed = [](const KnownElsewhere& known) {
     auto options = Options();
-    options.ask = [&](const ConvProblem&) { return told; };
-    LocalPlanner planner(options);
+    options.ask = [&](const ConvProblem&) { return known; };
+    LocalSolver planner(options);
     Bench bench;
     EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
     return TimedBatches(bench.device());
   };
-  EXPECT_THAT(timed(Told({1, 4})), ElementsAre(2));
-  EXPECT_THAT(timed(Told({1, 2, 4}, "lavish", 1_MiB)), ElementsAre(1, 2, 4));
-  EXPECT_THAT(timed(Told({1, 2, 4}, "not here")), ElementsAre(1, 2, 4));
-  KnownElsewhere too_small = Told({1, 2, 4});
+  EXPECT_THAT(timed(Elsewhere({1, 4})), ElementsAre(2));
+  EXPECT_THAT(timed(Elsewhere({1, 2, 4}, "lavish", 1_MiB)),
+              ElementsAre(1, 2, 4));
+  EXPECT_THAT(timed(Elsewhere({1, 2, 4}, "not here")), ElementsAre(1, 2, 4));
+  KnownElsewhere too_small = Elsewhere({1, 2, 4});
   too_small.points[1].workspace = 199_B;
   EXPECT_THAT(timed(too_small), ElementsAre(2));
   EXPECT_THAT(timed({}), ElementsAre(1, 2, 4));
 }
 
-TEST(LocalPlannerTest, MeasuresIfNobodyAnswers) {
+TEST(LocalSolverTest, MeasuresIfNobodyAnswers) {
   auto options = Options();
   options.ask = [](const ConvProblem&) -> Result<KnownElsewhere> {
     return Fail(Code::kUnavailable, "away");
   };
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   Bench bench;
   ASSERT_TRUE(planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get()));
   EXPECT_THAT(TimedBatches(bench.device()), ElementsAre(1, 2, 4));
 }
 
-TEST(LocalPlannerTest, KeepsTheCoordinatorsMeasurements) {
+TEST(LocalSolverTest, KeepsTheCoordinatorsMeasurements) {
   const test::TemporaryFolder folder;
   auto options = Options(folder.path());
   int asked = 0;
   options.ask = [&](const ConvProblem&) {
     ++asked;
-    return Told({1, 2, 4});
+    return Elsewhere({1, 2, 4});
   };
   for (int process = 0; process < 2; ++process) {
-    LocalPlanner planner(options);
+    LocalSolver planner(options);
     Bench bench;
     const auto plan =
         planner.Plan(TinyProblem(), BatchSize(4), 1_KiB, bench.Get());
@@ -318,8 +319,8 @@ TEST(LocalPlannerTest, KeepsTheCoordinatorsMeasurements) {
   }
 }
 
-TEST(LocalPlannerTest, ReportsABrokenDevice) {
-  LocalPlanner planner(Options());
+TEST(LocalSolverTest, ReportsABrokenDevice) {
+  LocalSolver planner(Options());
   const auto plan = planner.Plan(
       TinyProblem(), BatchSize(4), 64_MiB,
       []() -> Result<Device*> { return Fail(Code::kUnavailable, "no GPU"); });
@@ -327,7 +328,7 @@ TEST(LocalPlannerTest, ReportsABrokenDevice) {
   EXPECT_EQ(plan.error().code, Code::kUnavailable);
 }
 
-TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
+TEST(LocalSolverTest, UsesThePlanFileIfItFits) {
   const test::TemporaryFolder folder;
   WorkspacePlan file;
   file.batch = BatchSize(6);
@@ -344,7 +345,7 @@ TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
   std::ofstream(folder / "plan.json") << ToJson(file).dump();
   auto options = Options();
   options.settings.plan_file = folder / "plan.json";
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   EXPECT_THAT(planner.plan_file_problem(), IsEmpty());
   Bench bench;
   const auto plan =
@@ -359,12 +360,12 @@ TEST(LocalPlannerTest, UsesThePlanFileIfItFits) {
   EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(5), 64_MiB, bench.Get()));
 }
 
-TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
+TEST(LocalSolverTest, SaysWhyThePlanFileIsNotUsed) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "plan.json") << "[1]";
   auto options = Options();
   options.settings.plan_file = folder / "plan.json";
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   EXPECT_THAT(
       planner.plan_file_problem(),
       AllOf(HasSubstr("plan.json"), HasSubstr("an object is accepted")));
@@ -372,10 +373,10 @@ TEST(LocalPlannerTest, SaysWhyThePlanFileIsNotUsed) {
   EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(2), 64_MiB, bench.Get()));
 }
 
-TEST(LocalPlannerTest, DividesATotalIntoDisjointSegments) {
-  LocalPlanner planner(Options());
+TEST(LocalSolverTest, DividesATotalIntoDisjointSegments) {
+  LocalSolver planner(Options());
   Bench bench;
-  std::vector<LocalPlanner::Kernel> kernels;
+  std::vector<LocalSolver::Kernel> kernels;
   for (const std::int64_t channels : {2, 3, 2, 4}) {
     kernels.push_back(
         {TinyProblem(channels), BatchSize(channels == 3 ? 8 : 4)});
@@ -407,7 +408,7 @@ std::vector<FakeAlgorithm> QuickInPairs(std::chrono::microseconds enqueue) {
   return {whole, pairs};
 }
 
-TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
+TEST(LocalSolverTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
   for (const int enqueue : {3, 6}) {
     const test::TemporaryFolder folder;
     Bench bench;
@@ -415,13 +416,13 @@ TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
         QuickInPairs(std::chrono::microseconds(enqueue));
     // The second planner reads the measurements of the first.
     for (int process = 0; process < 2; ++process) {
-      LocalPlanner planner(Options(folder.path()));
+      LocalSolver planner(Options(folder.path()));
       const auto plan =
           planner.Plan(TinyProblem(), BatchSize(4), 64_MiB, bench.Get());
       ASSERT_TRUE(plan) << plan.error().message;
       const std::string expected = enqueue == 3 ? "quick" : "frugal";
       EXPECT_EQ(plan->micro_batches[0].algorithm.name, expected);
-      const LocalPlanner::Kernel kernel{TinyProblem(), BatchSize(4)};
+      const LocalSolver::Kernel kernel{TinyProblem(), BatchSize(4)};
       const auto divided = planner.Divide({&kernel, 1}, 1_MiB, bench.Get());
       ASSERT_TRUE(divided) << divided.error().message;
       EXPECT_EQ((*divided)[0].micro_batches[0].algorithm.name, expected);
@@ -429,11 +430,11 @@ TEST(LocalPlannerTest, DividesOnlyIfTheHostEnqueuesFastEnough) {
   }
 }
 
-TEST(LocalPlannerTest, DividesWhateverTheHostTakesIfReplayed) {
-  constexpr auto kReplayed = LocalPlanner::Enqueueing::kReplayed;
+TEST(LocalSolverTest, DividesWhateverTheHostTakesIfReplayed) {
+  constexpr auto kReplayed = LocalSolver::Enqueueing::kReplayed;
   Bench bench;
   bench.device().algorithms() = QuickInPairs(std::chrono::microseconds(600));
-  LocalPlanner planner(Options());
+  LocalSolver planner(Options());
   const BatchSize batch(4);
   const auto plan =
       planner.Plan(TinyProblem(), batch, 64_MiB, bench.Get(), kReplayed);
@@ -442,20 +443,20 @@ TEST(LocalPlannerTest, DividesWhateverTheHostTakesIfReplayed) {
   const Algorithm frugal = {"frugal", "", Precision::kFp32};
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get(), kReplayed), true);
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), false);
-  const LocalPlanner::Kernel kernel{TinyProblem(), batch};
+  const LocalSolver::Kernel kernel{TinyProblem(), batch};
   const auto divided =
       planner.Divide({&kernel, 1}, 1_MiB, bench.Get(), kReplayed);
   ASSERT_TRUE(divided) << divided.error().message;
   EXPECT_EQ((*divided)[0].micro_batches[0].algorithm.name, "quick");
 }
 
-TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
+TEST(LocalSolverTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   Bench bench;
   const Algorithm lavish = bench.device().algorithms()[0].algorithm;
   const Algorithm frugal = bench.device().algorithms()[1].algorithm;
   bench.device().algorithms()[0].time = std::chrono::microseconds(500);
   bench.device().algorithms()[1].time = std::chrono::microseconds(600);
-  LocalPlanner planner(Options());
+  LocalSolver planner(Options());
   const BatchSize batch(8);
   const auto plan = planner.Plan(TinyProblem(), batch, 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
@@ -465,12 +466,12 @@ TEST(LocalPlannerTest, BeatsOnlyCallsThatAreSlowerBeyondNoise) {
   EXPECT_EQ(planner.Beats(*plan, batch, frugal, bench.Get()), true);
   // The host would take as long for the plan as the device for the other call.
   bench.device().algorithms()[0].enqueue = std::chrono::microseconds(600);
-  LocalPlanner busy(Options());
+  LocalSolver busy(Options());
   EXPECT_EQ(busy.Plan(TinyProblem(), batch, 64_MiB, bench.Get()), *plan);
   EXPECT_EQ(busy.Beats(*plan, batch, frugal, bench.Get()), false);
 }
 
-TEST(LocalPlannerTest, MeasuresTheCallThatItIsComparedWith) {
+TEST(LocalSolverTest, MeasuresTheCallThatItIsComparedWith) {
   Bench bench;
   bench.device().algorithms().push_back({{"hopeless", "", Precision::kFp32},
                                          0_B,
@@ -478,7 +479,7 @@ TEST(LocalPlannerTest, MeasuresTheCallThatItIsComparedWith) {
                                          std::numeric_limits<int>::max(),
                                          std::chrono::milliseconds(1)});
   const Algorithm hopeless = bench.device().algorithms()[2].algorithm;
-  LocalPlanner planner(Options());
+  LocalSolver planner(Options());
   const auto plan =
       planner.Plan(TinyProblem(), BatchSize(8), 64_MiB, bench.Get());
   ASSERT_TRUE(plan) << plan.error().message;
@@ -493,7 +494,7 @@ TEST(LocalPlannerTest, MeasuresTheCallThatItIsComparedWith) {
   EXPECT_EQ(unknown.error().code, Code::kNotFound);
 }
 
-TEST(LocalPlannerTest, UsesOnlyDeterministicAlgorithmsIfTold) {
+TEST(LocalSolverTest, UsesOnlyDeterministicAlgorithmsIfAskedTo) {
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_3", "", {}}));
   EXPECT_TRUE(IsDeterministic(ConvOp::kBackwardFilter, {"ALGO_1", "", {}}));
   EXPECT_FALSE(IsDeterministic(ConvOp::kBackwardData, {"ALGO_0", "", {}}));
@@ -501,7 +502,7 @@ TEST(LocalPlannerTest, UsesOnlyDeterministicAlgorithmsIfTold) {
   EXPECT_TRUE(IsDeterministic(ConvOp::kForward, {"GEMM", "", {}}));
   auto options = Options();
   options.settings.deterministic = true;
-  LocalPlanner planner(options);
+  LocalSolver planner(options);
   Bench bench;
   bench.device().algorithms() = {{{"ALGO_0", "", Precision::kFp32}, 0_B},
                                  {{"ALGO_1", "", Precision::kFp32}, 10_B}};

@@ -20,8 +20,8 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-LocalPlanner::Kernel KernelOf(std::int64_t channels, std::int64_t batch = 8) {
-  LocalPlanner::Kernel kernel;
+LocalSolver::Kernel KernelOf(std::int64_t channels, std::int64_t batch = 8) {
+  LocalSolver::Kernel kernel;
   kernel.problem.geometry.channels = channels;
   kernel.batch = BatchSize(batch);
   return kernel;
@@ -113,14 +113,14 @@ TEST_F(NamedNetworkTest, NamesAllKernelsOfAnIteration) {
             "c,8,9,9,8,3,3,1,1,1,1,1\n"),
       "kind");
   ASSERT_TRUE(named) << named.error().message;
-  LocalPlanner::Kernel first = KernelOf(3, 32);
+  LocalSolver::Kernel first = KernelOf(3, 32);
   first.problem.precision = Precision::kTf32;
   first.problem.layout = Layout::kNhwc;
   // The first layer has no data gradient; b and c have equal shapes.
   EXPECT_THAT(named->KernelsLike(first, true), SizeIs(8));
   const auto kernels = named->KernelsLike(first, false);
   EXPECT_THAT(kernels, SizeIs(5));
-  for (const LocalPlanner::Kernel& kernel : kernels) {
+  for (const LocalSolver::Kernel& kernel : kernels) {
     EXPECT_EQ(kernel.batch, BatchSize(32));
     EXPECT_EQ(kernel.problem.precision, Precision::kTf32);
     EXPECT_EQ(kernel.problem.layout, Layout::kNhwc);

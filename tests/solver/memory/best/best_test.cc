@@ -164,7 +164,7 @@ TEST(BestTest, ComputesResNet50AgainInTwoThirdsOfItsMemoryNearTheBound) {
   request.recompute = true;
   const Result<MemoryPlan> plan = PlanBest(graph, request);
   ASSERT_TRUE(plan) << plan.error().message;
-  PlanFreedom freedom;
+  MemoryFreedom freedom;
   freedom.recomputes = true;
   const Nanoseconds bound =
       LowerBoundsOfSubBatches(graph, request.budget, freedom, {graph.batch})

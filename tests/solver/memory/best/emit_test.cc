@@ -87,7 +87,7 @@ TEST(EmitRoundTest, ABlockLeavesOnceComputedAndReturnsOnceThereIsRoom) {
                           "35 b1 compute", "36 free compute"));
 }
 
-TEST(EmitRoundTest, ABlockReturnsBesideTasksIfThereIsRoom) {
+TEST(EmitRoundTest, ABlockReturnsDuringTasksIfThereIsRoom) {
   OneGap gap(10);
   const std::vector<std::string> events = gap.EventsOf(gap.Emit(9));
   EXPECT_THAT(events, ::testing::Contains("11 prefetch h2d"));

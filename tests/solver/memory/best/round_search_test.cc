@@ -25,8 +25,8 @@ struct OneRound {
         rounds(ModelRounds(graph, graph.batch).value()),
         options(rounds.models.front()) {}
 
-  PlannedRound Search(std::int64_t capacity, std::int64_t programs,
-                      std::int64_t effort = 200) {
+  FoundRound Search(std::int64_t capacity, std::int64_t programs,
+                    std::int64_t effort = 200) {
     RoundLimits limits;
     limits.gaps.capacity = capacity;
     limits.gaps.effort = effort;
@@ -34,7 +34,7 @@ struct OneRound {
     return SearchRound(rounds.models.front(), options, {}, limits);
   }
 
-  static bool RunsTwice(const PlannedRound& round) {
+  static bool RunsTwice(const FoundRound& round) {
     const std::vector<std::size_t>& tasks = round.program->tasks;
     return std::set(tasks.begin(), tasks.end()).size() < tasks.size();
   }
@@ -46,7 +46,7 @@ struct OneRound {
 
 TEST(SearchRoundTest, NeitherMovesNorComputesAgainWhatFits) {
   OneRound one(5);
-  const PlannedRound found = one.Search(test::PeakOf(one.graph).count(), 20);
+  const FoundRound found = one.Search(test::PeakOf(one.graph).count(), 20);
   EXPECT_EQ(found.choice.missing, 0);
   EXPECT_EQ(found.choice.schedule.moved, 0);
   EXPECT_FALSE(OneRound::RunsTwice(found));
@@ -55,7 +55,7 @@ TEST(SearchRoundTest, NeitherMovesNorComputesAgainWhatFits) {
 TEST(SearchRoundTest, NothingRunsTwiceUnlessProgramsAreAllowed) {
   OneRound one(0.01);
   const std::int64_t capacity = (test::PeakOf(one.graph) * 5 / 8).count();
-  const PlannedRound moved = one.Search(capacity, 0);
+  const FoundRound moved = one.Search(capacity, 0);
   ASSERT_EQ(moved.choice.missing, 0);
   EXPECT_FALSE(OneRound::RunsTwice(moved));
   EXPECT_GT(moved.choice.schedule.moved, 0);
@@ -64,8 +64,8 @@ TEST(SearchRoundTest, NothingRunsTwiceUnlessProgramsAreAllowed) {
 TEST(SearchRoundTest, ComputesAgainWhereTheLinkIsSlow) {
   OneRound one(0.01);
   const std::int64_t capacity = (test::PeakOf(one.graph) * 5 / 8).count();
-  const PlannedRound moved = one.Search(capacity, 0);
-  const PlannedRound again = one.Search(capacity, 60);
+  const FoundRound moved = one.Search(capacity, 0);
+  const FoundRound again = one.Search(capacity, 60);
   ASSERT_EQ(again.choice.missing, 0);
   EXPECT_TRUE(OneRound::RunsTwice(again));
   EXPECT_LT(again.choice.schedule.time, moved.choice.schedule.time);
@@ -78,7 +78,7 @@ TEST(SearchRoundTest, MoreProgramsAreNeverSlower) {
   OneRound one(0.2);
   const std::int64_t capacity = (test::PeakOf(one.graph) / 2).count();
   std::int64_t before = one.Search(capacity, 0).choice.schedule.time;
-  const PlannedRound found = one.Search(capacity, 60);
+  const FoundRound found = one.Search(capacity, 60);
   EXPECT_LE(found.choice.schedule.time, before);
 }
 
@@ -184,7 +184,7 @@ TEST(SearchRoundTest, TriesAllChoicesOfFewLargeBlocks) {
 
 TEST(SearchRoundTest, SaysWhatIsMissing) {
   OneRound one(5);
-  const PlannedRound none = one.Search(50'000, 0);
+  const FoundRound none = one.Search(50'000, 0);
   ASSERT_GT(none.choice.missing, 0);
   EXPECT_EQ(one.Search(50'000 + none.choice.missing, 0).choice.missing, 0);
 }
@@ -192,8 +192,8 @@ TEST(SearchRoundTest, SaysWhatIsMissing) {
 TEST(SearchRoundTest, IsTheSameEachTime) {
   OneRound one(0.2);
   const std::int64_t capacity = (test::PeakOf(one.graph) / 2).count();
-  const PlannedRound a = one.Search(capacity, 20);
-  const PlannedRound b = one.Search(capacity, 20);
+  const FoundRound a = one.Search(capacity, 20);
+  const FoundRound b = one.Search(capacity, 20);
   EXPECT_EQ(a.program->choices, b.program->choices);
   EXPECT_EQ(a.choice.choices.moved, b.choice.choices.moved);
   EXPECT_EQ(a.choice.schedule.time, b.choice.schedule.time);

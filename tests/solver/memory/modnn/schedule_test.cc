@@ -165,7 +165,7 @@ TEST(ModnnScheduleTest, CopiesABlockToTheHostOnce) {
 
 // The algorithm of a convolution of 10 us, or of `fast` with a workspace for
 // which x must leave: x is made at 3 us and takes 4, at 4 us.
-std::string ChosenBesideOffload(std::int64_t fast) {
+std::string ChosenDuringOffload(std::int64_t fast) {
   HandGraph g(1);
   const auto h = g.Activation("h", 1);
   const auto a = g.Activation("a", 1);
@@ -184,13 +184,13 @@ std::string ChosenBesideOffload(std::int64_t fast) {
 }
 
 TEST(ModnnScheduleTest, WeighsAFastAlgorithmAgainstItsOffloads) {
-  EXPECT_EQ(ChosenBesideOffload(6), "WINOGRAD");
-  EXPECT_EQ(ChosenBesideOffload(7), "GEMM");  // ties: less workspace
-  EXPECT_EQ(ChosenBesideOffload(9), "GEMM");
+  EXPECT_EQ(ChosenDuringOffload(6), "WINOGRAD");
+  EXPECT_EQ(ChosenDuringOffload(7), "GEMM");  // ties: less workspace
+  EXPECT_EQ(ChosenDuringOffload(9), "GEMM");
 }
 
 // The same where the workspace lies where x, of 4 us, would return to.
-std::string ChosenBesidePrefetch(std::int64_t fast) {
+std::string ChosenDuringPrefetch(std::int64_t fast) {
   Detour detour;
   HandGraph& g = detour.g;
   const auto y = g.Activation("y", 1);
@@ -203,8 +203,8 @@ std::string ChosenBesidePrefetch(std::int64_t fast) {
 }
 
 TEST(ModnnScheduleTest, WeighsAFastAlgorithmAgainstDelayedPrefetches) {
-  EXPECT_EQ(ChosenBesidePrefetch(5), "WINOGRAD");
-  EXPECT_EQ(ChosenBesidePrefetch(7), "GEMM");
+  EXPECT_EQ(ChosenDuringPrefetch(5), "WINOGRAD");
+  EXPECT_EQ(ChosenDuringPrefetch(7), "GEMM");
 }
 
 TEST(ModnnScheduleTest, NamesTheTaskThatDoesNotFit) {

@@ -1,0 +1,294 @@
+#include "solver/memory/split/split_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ucudnn {
+namespace {
+
+constexpr std::array<std::string_view, 11> kPlacewise = {
+    "Relu",   "Clip", "LeakyRelu", "Sigmoid", "Tanh",    "BatchNormalization",
+    "Concat", "LRN",  "Dropout",   "Add",     "Identity"};
+
+std::string Shown(const Node& node) {
+  return fmt::format("node '{}' ({})", Excerpt(node.name, 200),
+                     Excerpt(node.op_type));
+}
+
+bool IsImage(const Tensor& tensor) { return tensor.shape.size() >= 4; }
+
+// How the node reads its inputs.
+Result<std::array<Window, 3>> WindowsOf(const Node& node) {
+  std::array<Window, 3> windows;
+  if (node.convolution && !node.convolution->transposed) {
+    const ConvGeometry& g = node.convolution->geometry;
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      windows[i] = {g.dilation[i] * (g.filter[i] - 1) + 1, g.stride[i],
+                    g.padding[i], g.padding[i]};
+    }
+    return windows;
+  }
+  if (node.pooling) return *node.pooling;
+  if (node.op_type == "MaxPool" || node.op_type == "AveragePool") {
+    return Fail(Code::kInvalidArgument,
+                "{} cannot be split: its windows are not known; explicit "
+                "padding without dilation is accepted",
+                Shown(node));
+  }
+  if (std::count(kPlacewise.begin(), kPlacewise.end(), node.op_type) > 0) {
+    return windows;
+  }
+  return Fail(Code::kInvalidArgument,
+              "{} cannot be split; Conv, MaxPool, AveragePool and {} are "
+              "accepted, or a depth that ends before it",
+              Shown(node), fmt::join(kPlacewise, ", "));
+}
+
+class Finder {
+ public:
+  Finder(const Graph& graph, const SplitOptions& options)
+      : graph_(graph), options_(options) {}
+
+  Result<SplitLayout> Find() {
+    FindData();
+    UCUDNN_RETURN_IF_ERROR(FindJoin());
+    UCUDNN_RETURN_IF_ERROR(CheckNodes());
+    UCUDNN_RETURN_IF_ERROR(CutTensors(0, options_.height_parts));
+    UCUDNN_RETURN_IF_ERROR(CutTensors(1, options_.width_parts));
+    return std::move(layout_);
+  }
+
+ private:
+  // Tensors that depend on the model's inputs, and who reads them.
+  void FindData() {
+    const std::size_t never = graph_.nodes.size() + 1;
+    std::vector<bool> computed(graph_.tensors.size());
+    last_.resize(graph_.tensors.size());
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      for (const std::size_t tensor : node.inputs) last_[tensor] = i + 1;
+      for (const std::size_t tensor : node.outputs) computed[tensor] = true;
+    }
+    for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
+      const Tensor& tensor = graph_.tensors[i];
+      layout_.data.push_back(!computed[i] && tensor.floating &&
+                             !tensor.parameter);
+      if (layout_.data.back()) layout_.inputs.push_back(i);
+    }
+    for (const Node& node : graph_.nodes) {
+      layout_.in_parts.push_back(std::any_of(
+          node.inputs.begin(), node.inputs.end(),
+          [&](std::size_t tensor) { return layout_.data[tensor]; }));
+      if (!layout_.in_parts.back() || node.outputs.empty()) continue;
+      // Further outputs of others are masks or statistics.
+      const std::size_t outputs =
+          node.op_type == "Split" ? node.outputs.size() : 1;
+      for (std::size_t i = 0; i < outputs; ++i) {
+        const std::size_t output = node.outputs[i];
+        layout_.data[output] = true;
+        // An output of the model, which the loss reads.
+        if (last_[output] == 0) last_[output] = never;
+      }
+    }
+  }
+
+  // Sets layout_.end and layout_.join.
+  Status FindJoin() {
+    const auto convolutions = std::count_if(
+        graph_.nodes.begin(), graph_.nodes.end(),
+        [](const Node& node) { return node.convolution.has_value(); });
+    const auto wanted = static_cast<std::int64_t>(
+        std::ceil(options_.depth * static_cast<double>(convolutions) - 1e-9));
+    std::vector<std::size_t> live = layout_.inputs;
+    std::int64_t seen = 0;     // convolutions
+    std::int64_t deepest = 0;  // of them where a join would be possible
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      seen += node.convolution ? 1 : 0;
+      for (const std::size_t tensor : node.outputs) live.push_back(tensor);
+      std::erase_if(live, [&](std::size_t tensor) {
+        return !layout_.data[tensor] || last_[tensor] <= i + 1;
+      });
+      const bool joins = live.size() == 1 && seen > 0 &&
+                         !node.outputs.empty() && live[0] == node.outputs[0] &&
+                         IsImage(graph_.tensors[live[0]]);
+      if (!joins) continue;
+      deepest = seen;
+      if (seen < wanted) continue;
+      layout_.join = live[0];
+      layout_.end = i + 1;
+      return {};
+    }
+    if (deepest == 0) {
+      return Fail(Code::kInvalidArgument,
+                  "no tensor with height and width is live alone after any of "
+                  "the {} convolutions",
+                  convolutions);
+    }
+    return Fail(Code::kInvalidArgument,
+                "depth {}: after {} of {} convolutions or more no tensor with "
+                "height and width is live alone; up to {} is accepted",
+                options_.depth, wanted, convolutions,
+                std::floor(100.0 * static_cast<double>(deepest) /
+                           static_cast<double>(convolutions)) /
+                    100);
+  }
+
+  // Sets layout_.windows and layout_.split.
+  Status CheckNodes() {
+    layout_.split.resize(graph_.tensors.size());
+    layout_.in_parts.resize(layout_.end);
+    layout_.windows.resize(layout_.end);
+    for (std::size_t i = 0; i < layout_.end; ++i) {
+      if (!layout_.in_parts[i]) continue;
+      const Node& node = graph_.nodes[i];
+      UCUDNN_ASSIGN_OR_RETURN(layout_.windows[i], WindowsOf(node));
+      UCUDNN_RETURN_IF_ERROR(CheckTensors(node, layout_.windows[i]));
+      for (const std::size_t tensor : node.inputs) {
+        if (layout_.data[tensor]) layout_.split[tensor] = true;
+      }
+      for (const std::size_t tensor : node.outputs) {
+        layout_.split[tensor] = true;
+      }
+    }
+    layout_.split[layout_.join] = false;
+    return {};
+  }
+
+  Status CheckTensors(const Node& node,
+                      const std::array<Window, 3>& windows) const {
+    if (node.outputs.empty()) {
+      return Fail(Code::kInvalidArgument, "{} has no output; one is accepted",
+                  Shown(node));
+    }
+    for (std::size_t k = 1; k < node.outputs.size(); ++k) {
+      if (last_[node.outputs[k]] == 0) continue;
+      return Fail(Code::kInvalidArgument,
+                  "{} cannot be split: its output {} is read; only the first "
+                  "may be",
+                  Shown(node), k + 1);
+    }
+    const Tensor& output = graph_.tensors[node.outputs[0]];
+    for (const std::size_t tensor : node.inputs) {
+      if (!layout_.data[tensor]) continue;
+      const Tensor& input = graph_.tensors[tensor];
+      bool agree = IsImage(input) && IsImage(output);
+      for (const SplitAxis& axis : kSplitAxes) {
+        agree = agree && windows[axis.spatial].OutputOf(axis.ExtentOf(input)) ==
+                             axis.ExtentOf(output);
+      }
+      if (agree) continue;
+      return Fail(Code::kInvalidArgument,
+                  "{} cannot be split: it makes [{}] of [{}]; operators that "
+                  "keep height and width, or have windows over them, are "
+                  "accepted",
+                  Shown(node), fmt::join(output.shape, ", "),
+                  fmt::join(input.shape, ", "));
+    }
+    return {};
+  }
+
+  // Where every split tensor is cut if the last one is cut before `place`.
+  Result<std::vector<std::int64_t>> CutsBefore(const SplitAxis& axis,
+                                               std::int64_t place) const {
+    std::vector<std::int64_t> sizes;
+    for (const Tensor& tensor : graph_.tensors) {
+      sizes.push_back(IsImage(tensor) ? axis.ExtentOf(tensor) : 0);
+    }
+    std::vector<WindowStep> steps;
+    std::vector<std::size_t> nodes;
+    for (std::size_t i = 0; i < layout_.end; ++i) {
+      if (!layout_.in_parts[i]) continue;
+      for (const std::size_t input : graph_.nodes[i].inputs) {
+        if (!layout_.data[input]) continue;
+        steps.push_back({input, graph_.nodes[i].outputs[0],
+                         layout_.windows[i][axis.spatial]});
+        nodes.push_back(i);
+      }
+    }
+    Cuts cuts = FindCuts(steps, sizes, layout_.join, place);
+    if (!cuts.conflict) return std::move(cuts.places);
+    const Cuts::Conflict& conflict = *cuts.conflict;
+    return Fail(Code::kInvalidArgument,
+                "{} needs the {} of its input cut at {} to {}, where its {} "
+                "elements and the other nodes allow {} to {}; fewer parts, or "
+                "a depth that ends before it, are accepted",
+                Shown(graph_.nodes[nodes[conflict.step]]), axis.name,
+                conflict.needed.low, conflict.needed.high,
+                sizes[steps[conflict.step].input], conflict.allowed.low,
+                conflict.allowed.high);
+  }
+
+  // Sets layout_.intervals of the axis.
+  Status CutTensors(std::size_t which, std::int64_t parts) {
+    const SplitAxis& axis = kSplitAxes[which];
+    const std::int64_t size = axis.ExtentOf(graph_.tensors[layout_.join]);
+    if (parts > size) {
+      return Fail(Code::kInvalidArgument,
+                  "{} parts of the {} of tensor '{}', which is {}; 1 to {} "
+                  "are accepted",
+                  parts, axis.name, Excerpt(graph_.tensors[layout_.join].name),
+                  size, size);
+    }
+    std::vector<std::vector<Interval>>& intervals = layout_.intervals[which];
+    for (const Tensor& tensor : graph_.tensors) {
+      intervals.emplace_back(static_cast<std::size_t>(parts));
+      if (IsImage(tensor)) intervals.back().back().end = axis.ExtentOf(tensor);
+    }
+    const std::int64_t drift = options_.stochastic ? size / (5 * parts) : 0;
+    for (std::int64_t i = 1; i < parts; ++i) {
+      const auto part = static_cast<std::size_t>(i);
+      const std::int64_t even = i * size / parts;
+      for (std::int64_t place = even - drift; place <= even + drift; ++place) {
+        UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> cuts,
+                                CutsBefore(axis, place));
+        // Cuts rise with `place`: the first draw makes the part behind the cut
+        // largest, the last draw the part before it.
+        for (std::size_t t = 0; t < cuts.size(); ++t) {
+          if (place == even - drift) intervals[t][part].begin = cuts[t];
+          if (place == even + drift) intervals[t][part - 1].end = cuts[t];
+        }
+      }
+    }
+    return CheckParts(which);
+  }
+
+  // Parts overlap where draws differ; a part is empty in no draw if no two cuts
+  // of a tensor coincide.
+  Status CheckParts(std::size_t which) const {
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      if (!layout_.split[t] || !layout_.data[t]) continue;
+      const std::vector<Interval>& parts = layout_.intervals[which][t];
+      for (std::size_t i = 1; i + 1 < parts.size(); ++i) {
+        // From the latest cut before the part to the earliest one behind it.
+        if (parts[i - 1].end < parts[i + 1].begin) continue;
+        return Fail(Code::kInvalidArgument,
+                    "{} parts would leave one without any of the {} elements "
+                    "of {} of tensor '{}'; fewer are accepted",
+                    parts.size(), kSplitAxes[which].ExtentOf(graph_.tensors[t]),
+                    kSplitAxes[which].name, Excerpt(graph_.tensors[t].name));
+      }
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  const SplitOptions& options_;
+  std::vector<std::size_t> last_;  // by tensor: behind the last reading node
+  SplitLayout layout_;
+};
+
+}  // namespace
+
+Result<SplitLayout> LayOutSplit(const Graph& graph,
+                                const SplitOptions& options) {
+  return Finder(graph, options).Find();
+}
+
+}  // namespace ucudnn
