@@ -23,7 +23,7 @@ class Recipe:
 
     @property
     def by_element(self) -> bool:
-        return all(step.code for step in self.steps)
+        return all(step.by_element for step in self.steps)
 
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """The flat contents, given those of the storages that it reads."""

@@ -8,8 +8,8 @@ from typing import Any, List, NamedTuple, Optional
 import torch
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.saved.fused import AnyRecipe
 from ucudnn.torch.saved.origins import Origin
+from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.storages import Layout, bytes_of, layout_of
 
 
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 class Again(NamedTuple):
     """How a storage is computed again, and what that takes."""
 
-    recipe: AnyRecipe
+    recipe: Recipe
     ms: float
     bytes: int  # temporary
     exact: bool  # gives the same bits

@@ -374,24 +374,20 @@ class _Pass:
         shallow = self._recipes.shallow(number)
         if shallow is None:
             return
-        storage.again = storage.deep = self._best(shallow, number, elements)
+        storage.again = storage.deep = self._again(shallow, number, elements)
         deep = self._recipes.deep(number)
         if deep is None:
             storage.deep = None
         elif deep.reads != shallow.reads:
-            storage.deep = self._best(deep, number, elements, storage.again)
+            storage.deep = self._again(deep, number, elements)
 
-    def _best(
-        self,
-        recipe: Recipe,
-        number: int,
-        elements: torch.Tensor,
-        like: Optional[Again] = None,
+    def _again(
+        self, recipe: Recipe, number: int, elements: torch.Tensor
     ) -> Optional[Again]:
         if number not in self._nodes:
             return None  # nothing would tell whether a later step does the same
         origin = origin_of(recipe.steps, self._layouts, *self._nodes[number])
         if origin is None:
             return None
-        best = self._trials.best(recipe, elements, like)
-        return None if best is None else best._replace(origin=origin)
+        again = self._trials.tried(recipe, elements)
+        return None if again is None else again._replace(origin=origin)

@@ -16,19 +16,12 @@ from ucudnn.torch.saved.values import (
     Value,
 )
 
-# In place of a step's code.
-NORMALIZATION = "normalization"
-# Expressions of C, rounded as PyTorch does, of the float32 values that are read.
-_CODES = {
-    "relu": "{0} < 0.0f ? 0.0f : {0}",
-    "silu": "{0} / (1.0f + expf(-{0}))",
-    "sigmoid": "1.0f / (1.0f + expf(-{0}))",
-    "hardswish": "{0} * fminf(fmaxf({0} + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f)",
-}
+# Operators whose results' elements depend on one element of each operand.
+_BY_ELEMENT = ("relu", "silu", "sigmoid", "hardswish", "hardtanh", "add")
 
 
 class Step(NamedTuple):
-    code: str  # one element of it in C, or NORMALIZATION; "": it has none
+    by_element: bool
     value: Value
     run: Callable[..., torch.Tensor]  # of the tensors that it reads
     reads: Tuple[Source, ...]
@@ -50,7 +43,8 @@ def step_of(value: Value) -> Optional[Step]:
         if func is None:
             return None
     run, reads = running(value, call, func)
-    return Step(_code_of(call), value, run, tuple(reads))
+    by_element = call.name.rstrip("_") in _BY_ELEMENT
+    return Step(by_element, value, run, tuple(reads))
 
 
 def running(
@@ -123,18 +117,4 @@ def _normalization(value: Value, call: Call) -> Optional[Step]:
         )
 
     sources = tuple(Source(one, None, channels) for one in statistics)
-    return Step(NORMALIZATION, value, run, (taken, weight, bias, *sources))
-
-
-def _code_of(call: Call) -> str:
-    name = call.name.rstrip("_")
-    tensors = [a for a in call.args if isinstance(a, Source)]
-    others = [a for a in call.args if not isinstance(a, Source)]
-    if call.kwargs:
-        return ""
-    if name == "hardtanh" and len(others) == 2:
-        low, high = (f"{float(limit)!r}f" for limit in others)
-        return f"{{0}} < {low} ? {low} : ({{0}} > {high} ? {high} : {{0}})"
-    if name == "add" and len(tensors) == 2 and not others:
-        return "__fadd_rn({0}, {1})"
-    return _CODES.get(name, "") if not others else ""
+    return Step(True, value, run, (taken, weight, bias, *sources))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import torch
 
 from ucudnn.torch.devices import current
-from ucudnn.torch.saved.fused import AnyRecipe, FusedRecipe, fused
 from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Again
 from ucudnn.torch.saved.storages import bytes_of
 
-# Of the time that results with other bits may take.
-_EXACTNESS = 0.9
 # Cycles in which the host enqueues what is timed, generously.
 _HEAD_START = 1_000_000
 # The most that a recipe's result may be off, relative to its largest element.
@@ -44,39 +41,16 @@ class Trials:
                 return dtype, ms / 2
         return None
 
-    def best(
-        self,
-        recipe: Recipe,
-        elements: torch.Tensor,
-        like: Optional[Again] = None,
-    ) -> Optional[Again]:
-        """The way whose result is right that takes the least time; for the same
-        bits it may take a little longer. `like`: the storage's shallow way."""
+    def tried(self, recipe: Recipe, elements: torch.Tensor) -> Optional[Again]:
+        """What the recipe takes; none if its result is not what was saved."""
         try:
             sources = {other: self._copies.fetched(other) for other in recipe.reads}
         except RuntimeError:
             return None  # no memory for all at once
-        ways: List[AnyRecipe] = [recipe]
-        if self._gpu:
-            ways += _kernels(recipe, like)
-        best: Optional[Again] = None
-        for way in ways:
-            one = self._tried(way, sources, elements)
-            if one is not None and (best is None or _costs(one) < _costs(best)):
-                best = one
-        return best
-
-    def _tried(
-        self,
-        recipe: AnyRecipe,
-        sources: Dict[int, torch.Tensor],
-        elements: torch.Tensor,
-    ) -> Optional[Again]:
-        """None if the result is not what was saved."""
         try:
             ms, size, result = self._timed(recipe, sources)
-        except (RuntimeError, TypeError, AttributeError, OSError):
-            return None  # an operator that does not run so, or no compiler
+        except (RuntimeError, TypeError, AttributeError):
+            return None  # an operator that does not run so
         if result.shape != elements.shape or result.dtype != elements.dtype:
             return None
         exact = torch.equal(result, elements)
@@ -88,7 +62,7 @@ class Trials:
         return Again(recipe, ms, size, exact)
 
     def _timed(
-        self, recipe: AnyRecipe, sources: Dict[int, torch.Tensor]
+        self, recipe: Recipe, sources: Dict[int, torch.Tensor]
     ) -> Tuple[float, int, torch.Tensor]:
         """Milliseconds, temporary bytes, and the result."""
         floor = 0
@@ -119,15 +93,3 @@ class Trials:
             end.record()
         end.synchronize()
         return begin.elapsed_time(end), result
-
-
-def _costs(again: Again) -> float:
-    return again.ms / (1 if again.exact else _EXACTNESS)
-
-
-def _kernels(recipe: Recipe, like: Optional[Again]) -> List[FusedRecipe]:
-    """Those of a recipe; if `like` is a kernel, those that round as it does, since
-    compiling takes tenths of a second."""
-    kernel = like.recipe if like is not None else None
-    normal = kernel.normal if isinstance(kernel, FusedRecipe) else None
-    return [one for one in fused(recipe) if normal in (None, one.normal)]

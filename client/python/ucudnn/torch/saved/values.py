@@ -58,7 +58,6 @@ class Value:
         self.output = output
         self.node = node  # of the operator that made it; none: not this step's
         self.saved: Optional[int] = None  # the number of the saved storage
-        self.rounded = True  # once it is made, to its type
 
 
 class Source(NamedTuple):
@@ -160,8 +159,7 @@ class OperatorRecorder(TorchDispatchMode):
 
 
 def _unfused(call: Call, layout: Layout) -> Value:
-    """The first result of _FUSED as made by the operators that it stands for, of
-    which only the last one rounds."""
+    """The first result of _FUSED as made by the operators that it stands for."""
     taken, addend, weight, bias = call.args[:4]
     eps = call.args[7]
     aten = torch.ops.aten
@@ -173,7 +171,6 @@ def _unfused(call: Call, layout: Layout) -> Value:
     normal.outputs = [value, *call.outputs[1:3]]
     behind = [] if addend is None else [(aten.add.Tensor, (addend,))]
     for func, others in [*behind, (aten.relu.default, ())]:
-        value.rounded = False
         args = Source(value, None, layout), *others
         value = Value(Call(func, args, {}, call.hook, call.node), 0, call.node)
         assert value.call is not None
