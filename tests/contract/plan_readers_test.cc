@@ -67,10 +67,10 @@ Status ByTheSolversLibrary(const Json& plan) {
   const std::string text = plan.dump();
   char* answer = nullptr;
   const int code = ucudnn_solve_read_plan(text.data(), text.size(), &answer);
-  const std::string text = answer == nullptr ? "" : answer;
+  const std::string message = answer == nullptr ? "" : answer;
   ucudnn_solve_free(answer);
   if (code == 0) return {};
-  return tl::unexpected<Error>(Error{static_cast<Code>(code), text});
+  return tl::unexpected<Error>(Error{static_cast<Code>(code), message});
 }
 
 struct Reader {
