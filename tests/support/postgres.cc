@@ -56,6 +56,13 @@ bool WaitUntil(const Done& done) {
   return true;
 }
 
+// Stops a child of this process, and waits until it stands: until then it may
+// create processes that nobody sees.
+void Stop(pid_t child) {
+  kill(child, SIGSTOP);
+  waitpid(child, nullptr, WUNTRACED);
+}
+
 // All processes whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
@@ -194,7 +201,7 @@ Status ThrowawayPostgres::Crash() {
 
 Status ThrowawayPostgres::Kill() {
   // Stopped first, so that it cannot restart children that die.
-  kill(server_, SIGSTOP);
+  Stop(server_);
   const std::vector<pid_t> processes = ChildrenOf(server_);
   for (const pid_t process : processes) kill(process, SIGKILL);
   kill(server_, SIGKILL);
@@ -213,7 +220,7 @@ Status ThrowawayPostgres::Kill() {
 }
 
 void ThrowawayPostgres::Freeze() {
-  kill(server_, SIGSTOP);
+  Stop(server_);
   for (const pid_t process : ChildrenOf(server_)) kill(process, SIGSTOP);
 }
 

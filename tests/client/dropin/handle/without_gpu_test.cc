@@ -52,7 +52,12 @@ TEST(PreloadTest, CarriesNoGrpcNoProtobufNoCurlAndNoOpenSsl) {
 }
 
 TEST(HandleTest, ExportsOnlyTheOverloads) {
-  const auto names = DefinedNames(kHandle);
+  auto names = DefinedNames(kHandle);
+  // Inline members of the class, which unoptimised builds have.
+  std::erase_if(names, [](const std::string& name) {
+    return name.starts_with("_ZN14UcudnnHandle_t") ||
+           name.starts_with("_ZNK14UcudnnHandle_t");
+  });
   EXPECT_EQ(names.size(), 19U);
   for (const std::string& name : names) {
     EXPECT_THAT(name, HasSubstr("14UcudnnHandle_t"));
