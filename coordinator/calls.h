@@ -26,10 +26,11 @@ enum class CallSort {
   kHeartbeat,
 };
 
-// What a call answers: a message, or one that is serialised already.
+// What a call answers: a message, or one that is serialised already. Exactly one
+// of both is null.
 struct Answer {
   std::unique_ptr<google::protobuf::Message> message;
-  std::shared_ptr<const std::string> bytes;  // null unless `message` is
+  std::shared_ptr<const std::string> bytes;
 };
 
 struct CallSpec {

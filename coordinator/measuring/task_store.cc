@@ -30,10 +30,7 @@ std::vector<NewTask> Merged(std::span<const NewTask> tasks) {
   return merged;
 }
 
-// Adds those that are new; returns their number.
-Result<std::int64_t> AddTasks(SqlTransaction& sql,
-                              std::span<const NewTask> tasks,
-                              const std::string& caller, UnixMillis now_ms) {
+SqlRows RowsOf(std::span<const NewTask> tasks) {
   SqlRows rows(
       "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, "
       "max_workspace_bytes BIGINT, priority BIGINT");
@@ -41,6 +38,14 @@ Result<std::int64_t> AddTasks(SqlTransaction& sql,
     rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
               task.key.goal, task.max_workspace.count(), task.priority});
   }
+  return rows;
+}
+
+// Adds those that are new; returns their number.
+Result<std::int64_t> AddTasks(SqlTransaction& sql,
+                              std::span<const NewTask> tasks,
+                              const std::string& caller, UnixMillis now_ms) {
+  const SqlRows rows = RowsOf(tasks);
   UCUDNN_ASSIGN_OR_RETURN(
       const auto added,
       sql.Query(
@@ -60,30 +65,27 @@ Result<std::int64_t> AddTasks(SqlTransaction& sql,
 Result<std::int64_t> RaiseTasks(SqlTransaction& sql,
                                 std::span<const NewTask> tasks,
                                 const std::string& caller) {
-  SqlRows rows(
-      "kind TEXT, problem TEXT, batch BIGINT, goal TEXT, cap BIGINT, "
-      "priority BIGINT");
-  for (const NewTask& task : tasks) {
-    rows.Add({task.key.kind, task.key.problem, task.key.batch.count(),
-              task.key.goal, task.max_workspace.count(), task.priority});
-  }
+  const SqlRows rows = RowsOf(tasks);
   UCUDNN_ASSIGN_OR_RETURN(
       const auto reopened,
       sql.Query(
           fmt::format("UPDATE tasks SET {}, asked_by = $1, "
-                      "max_workspace_bytes = rows.cap FROM $rows WHERE {} AND "
+                      "max_workspace_bytes = rows.max_workspace_bytes "
+                      "FROM $rows WHERE {} AND "
                       "tasks.state IN ('done', 'failed') AND "
-                      "tasks.max_workspace_bytes < rows.cap RETURNING tasks.id",
+                      "tasks.max_workspace_bytes < rows.max_workspace_bytes "
+                      "RETURNING tasks.id",
                       kOpenAgain, kTaskHasRowsKey),
           rows, {caller}));
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
       fmt::format(
           "UPDATE tasks SET "
           "max_workspace_bytes = CASE WHEN tasks.max_workspace_bytes < "
-          "rows.cap THEN rows.cap ELSE tasks.max_workspace_bytes END, "
+          "rows.max_workspace_bytes THEN rows.max_workspace_bytes "
+          "ELSE tasks.max_workspace_bytes END, "
           "priority = CASE WHEN tasks.priority < rows.priority "
           "THEN rows.priority ELSE tasks.priority END FROM $rows WHERE {} AND "
-          "(tasks.max_workspace_bytes < rows.cap OR "
+          "(tasks.max_workspace_bytes < rows.max_workspace_bytes OR "
           "tasks.priority < rows.priority)",
           kTaskHasRowsKey),
       rows));

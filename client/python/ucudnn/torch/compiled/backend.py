@@ -10,6 +10,7 @@ import torch
 from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.job import Job, raises
 from ucudnn.torch.compiled.plans import CompiledPlan
 
@@ -60,7 +61,7 @@ def compile(
 def _of_mode(mode: Optional[str]) -> Dict[str, Any]:
     if mode in (None, "default"):
         return {}
-    return dict(torch._inductor.list_mode_options(mode))
+    return private.options_of(mode)
 
 
 def backend(

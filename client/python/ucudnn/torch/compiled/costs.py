@@ -7,8 +7,6 @@ import json
 import logging
 import math
 import operator
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional
 
@@ -17,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ucudnn.torch.compiled import private
 from ucudnn.torch.devices import find_device
-from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.cache import StepCache, keep
 from ucudnn.torch.profiling import out_of_memory
 from ucudnn.torch.timing import times_of
 
@@ -79,15 +77,8 @@ class Costs:
         if not self._new or self._path is None:
             return
         self._new = False
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self._path.parent, delete=False, encoding="utf-8"
-            ) as file:
-                json.dump({**_read(self._path), **self._us}, file, indent=1)
-            os.replace(file.name, self._path)
-        except OSError:
-            pass
+        us = {**_read(self._path), **self._us}
+        keep(self._path, json.dumps(us, indent=1))
 
     def _known(self, key: str, measure: Any) -> float:
         if key not in self._us:

@@ -136,6 +136,11 @@ def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
     )
 
 
+def options_of(mode: str) -> Dict[str, Any]:
+    """Inductor's options that a mode of torch.compile stands for."""
+    return dict(torch._inductor.list_mode_options(mode))
+
+
 def copied(module: Any) -> Any:
     """A copy of one of Dynamo's graphs that shares parameters with it."""
     other = torch.fx.GraphModule(module, copy.deepcopy(module.graph))

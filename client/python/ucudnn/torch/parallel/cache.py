@@ -64,15 +64,21 @@ class StepCache:
             },
             indent=1,
         )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=path.parent, delete=False, encoding="utf-8"
-            ) as file:
-                file.write(text + "\n")
-            os.replace(file.name, path)
-        except OSError:
-            pass
+        keep(path, text + "\n")
+
+
+def keep(path: Path, text: str) -> None:
+    """Replaces the file atomically, in a folder that is made if need be; does nothing
+    where that is not possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        pass
 
 
 def _default() -> str:
