@@ -107,11 +107,11 @@ Spatial ConvGeometry::output() const {
 }
 
 std::int64_t ConvGeometry::input_elements() const {
-  return channels * Product(input);
+  return images * channels * Product(input);
 }
 
 std::int64_t ConvGeometry::output_elements() const {
-  return filters * Product(output());
+  return images * filters * Product(output());
 }
 
 std::int64_t ConvGeometry::filter_elements() const {
@@ -122,6 +122,12 @@ std::int64_t ConvGeometry::multiply_adds() const {
   return output_elements() * (channels / groups) * Product(filter);
 }
 
+ConvWork Unfold(const ConvProblem& problem, BatchSize batch) {
+  ConvWork work = {problem, BatchSize(batch.count() * problem.geometry.images)};
+  work.problem.geometry.images = 1;
+  return work;
+}
+
 Status Validate(const ConvGeometry& g) {
   if (g.spatial_dims != 2 && g.spatial_dims != 3) {
     return Fail(Code::kInvalidArgument,
@@ -129,6 +135,8 @@ Status Validate(const ConvGeometry& g) {
   }
   // Keeps every sum and product below in range.
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
+  UCUDNN_RETURN_IF_ERROR(
+      InRange("images", g.images, 1, kMaxBatchSize.count()));
   UCUDNN_RETURN_IF_ERROR(InRange("C", g.channels, 1, kMaxExtent));
   UCUDNN_RETURN_IF_ERROR(InRange("K", g.filters, 1, kMaxExtent));
   UCUDNN_RETURN_IF_ERROR(InRange("groups", g.groups, 1, kMaxExtent));
@@ -164,7 +172,7 @@ Status Validate(const ConvGeometry& g) {
                 "a depth is given for two spatial dimensions");
   }
   const Spatial out = g.output();
-  const std::int64_t batch_bytes = kMaxBatchSize.count() * 8;
+  const std::int64_t batch_bytes = kMaxBatchSize.count() * 8 * g.images;
   const auto countable = [&](std::string_view what, std::int64_t outer,
                              const Spatial& extents,
                              std::int64_t factor) -> Status {
@@ -192,8 +200,10 @@ Status Validate(const ConvGeometry& g) {
 std::string ToString(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   const int dims = g.spatial_dims;
-  return fmt::format("{}-c{}-{}-k{}-{}-pad{}-str{}-dil{}-g{}-{}-{}", Name(p.op),
-                     g.channels, Extents(g.input, dims, "dhw"), g.filters,
+  const std::string images =
+      g.images == 1 ? "" : fmt::format("-n{}", g.images);
+  return fmt::format("{}{}-c{}-{}-k{}-{}-pad{}-str{}-dil{}-g{}-{}-{}",
+                     Name(p.op), images, g.channels, Extents(g.input, dims, "dhw"), g.filters,
                      Extents(g.filter, dims, "trs"), Joined(g.padding, dims),
                      Joined(g.stride, dims), Joined(g.dilation, dims), g.groups,
                      Name(p.precision), Name(p.layout));
@@ -280,7 +290,12 @@ Result<ConvProblem> ReadParts(std::string_view text) {
   ConvProblem p;
   ConvGeometry& g = p.geometry;
   UCUDNN_ASSIGN_OR_RETURN(p.op, ParseConvOp(parts.Next()));
-  UCUDNN_ASSIGN_OR_RETURN(g.channels, ReadNumber(parts.Next(), "c"));
+  std::string_view part = parts.Next();
+  if (part.starts_with('n')) {
+    UCUDNN_ASSIGN_OR_RETURN(g.images, ReadNumber(part, "n"));
+    part = parts.Next();
+  }
+  UCUDNN_ASSIGN_OR_RETURN(g.channels, ReadNumber(part, "c"));
   const std::string_view input = parts.Next();
   g.spatial_dims = !input.empty() && input.front() == 'd' ? 3 : 2;
   const int dims = g.spatial_dims;

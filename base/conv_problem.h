@@ -7,11 +7,13 @@
 //
 //   forward-c96-h27w27-k256-r5s5-pad2x2-str1x1-dil1x1-g2-FP32-NCHW
 //   backward_data-c64-d8h56w56-k64-t3r3s3-pad1x1x1-str1x1x1-dil1x1x1-g1-...
+//   forward-n16-c3-h112w112-...   of 16 frames for each image of the batch
 //
 // Names follow convention: C input channels, H and W input height and width, K
 // filters, R and S filter height and width; with a third dimension, D input
-// depth and T filter depth. All three operations carry the geometry of the
-// forward convolution.
+// depth and T filter depth. N, where it is not 1, is the number of images that
+// are convolved for one image of the batch. All three operations carry the
+// geometry of the forward convolution.
 
 #include <array>
 #include <compare>
@@ -64,7 +66,10 @@ std::int64_t ElementBytes(Precision precision);
 using Spatial = std::array<std::int64_t, 3>;
 
 struct ConvGeometry {
-  int spatial_dims = 2;       // 2 or 3
+  int spatial_dims = 2;  // 2 or 3
+  // Convolved for one image of the batch: frames or views that a model folds
+  // into its batch. Wherever images are counted, those of the batch are meant.
+  std::int64_t images = 1;
   std::int64_t channels = 1;  // C, over all groups
   std::int64_t filters = 1;   // K, over all groups
   std::int64_t groups = 1;    // divides C and K
@@ -76,11 +81,13 @@ struct ConvGeometry {
 
   // floor((input + 2 padding - dilation (filter - 1) - 1) / stride) + 1
   Spatial output() const;
-  // Elements of one input image, of one output image, of the filter.
+  // Elements of the input and the output of one image of the batch, and of the
+  // filter.
   std::int64_t input_elements() const;
   std::int64_t output_elements() const;
   std::int64_t filter_elements() const;
-  // Multiply-adds of one image; the same for the three operations.
+  // Multiply-adds of one image of the batch; the same for the three
+  // operations.
   std::int64_t multiply_adds() const;
 
   friend auto operator<=>(const ConvGeometry&, const ConvGeometry&) = default;
@@ -94,6 +101,14 @@ struct ConvProblem {
 
   friend auto operator<=>(const ConvProblem&, const ConvProblem&) = default;
 };
+
+// The same work without images folded into the batch: `batch` times
+// geometry.images images, each for itself.
+struct ConvWork {
+  ConvProblem problem;
+  BatchSize batch;
+};
+ConvWork Unfold(const ConvProblem& problem, BatchSize batch);
 
 // kInvalidArgument, naming the field and its value, unless every extent is
 // positive, paddings are not negative, groups divide C and K, the dilated

@@ -83,6 +83,7 @@ constexpr std::array kDepthColumns = {
     UCUDNN_COLUMN("stride_d", 1, stride[0]),
     UCUDNN_COLUMN("dilation_d", 1, dilation[0]),
 };
+constexpr std::array kImagesColumn = {UCUDNN_COLUMN("images", 1, images)};
 constexpr std::array<std::string_view, 2> kFlagColumns = {
     "transposed", "needs_input_gradient"};
 
@@ -133,6 +134,7 @@ class NetworkReader {
       geometry_.push_back({place, column});
     }
     UCUDNN_RETURN_IF_ERROR(FindGroup(kDilationColumns, &geometry_));
+    UCUDNN_RETURN_IF_ERROR(FindGroup(kImagesColumn, &geometry_));
     UCUDNN_RETURN_IF_ERROR(FindGroup(kDepthColumns, &depth_));
     UCUDNN_ASSIGN_OR_RETURN(transposed_, csv_.Find(kFlagColumns[0]));
     UCUDNN_ASSIGN_OR_RETURN(needs_gradient_, csv_.Find(kFlagColumns[1]));
@@ -246,6 +248,8 @@ std::string ToCsv(const Network& network) {
   });
   const bool depth = any(
       [](const ConvLayer& layer) { return layer.geometry.spatial_dims == 3; });
+  const bool images =
+      any([](const ConvLayer& layer) { return layer.geometry.images != 1; });
   const bool flags = any([&](const ConvLayer& layer) {
     const bool first = &layer == network.layers.data();
     return layer.transposed || layer.needs_input_gradient == first;
@@ -258,6 +262,7 @@ std::string ToCsv(const Network& network) {
   header(kColumns);
   if (dilation) header(kDilationColumns);
   if (depth) header(kDepthColumns);
+  if (images) header(kImagesColumn);
   if (flags) {
     for (const std::string_view name : kFlagColumns) (csv += ',') += name;
   }
@@ -274,6 +279,7 @@ std::string ToCsv(const Network& network) {
     fields(kColumns);
     if (dilation) fields(kDilationColumns);
     if (depth) fields(kDepthColumns, g.spatial_dims == 2);
+    if (images) fields(kImagesColumn);
     if (flags) {
       csv += layer.transposed ? ",1" : ",0";
       csv += layer.needs_input_gradient ? ",1" : ",0";

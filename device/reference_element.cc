@@ -81,10 +81,12 @@ bool OutputOf(const ConvGeometry& g, const Spatial& at, const Spatial& tap,
 
 }  // namespace
 
-ReferenceElement ComputeElement(const ConvProblem& problem, BatchSize batch,
+ReferenceElement ComputeElement(const ConvProblem& folded,
+                                BatchSize folded_batch,
                                 const std::vector<float>& a,
                                 const std::vector<float>& b,
                                 std::int64_t index) {
+  const auto [problem, batch] = Unfold(folded, folded_batch);
   const ConvGeometry& g = problem.geometry;
   const std::int64_t group_channels = g.channels / g.groups;
   const std::int64_t group_filters = g.filters / g.groups;

@@ -79,6 +79,7 @@ v1::Layer ToProto(const ConvLayer& layer) {
   SetSpatial(g.dilation, g.spatial_dims, message.mutable_dilation());
   message.set_transposed(layer.transposed);
   message.set_needs_input_gradient(layer.needs_input_gradient);
+  message.set_images(g.images);
   return message;
 }
 
@@ -89,6 +90,7 @@ Result<ConvLayer> FromProto(const v1::Layer& message) {
   g.channels = message.channels();
   g.filters = message.filters();
   g.groups = message.groups();
+  g.images = message.images() == 0 ? 1 : message.images();
   g.spatial_dims = message.input_size();
   if (g.spatial_dims != 2 && g.spatial_dims != 3) {
     return Fail(Code::kInvalidArgument,

@@ -131,17 +131,17 @@ class GraphBuilder {
       return {};
     }
     const TensorShape& read = shape(node.inputs[0]);
-    if (read[0] != result_.batch.count()) {
+    const std::int64_t images = read[0] / result_.batch.count();
+    if (images * result_.batch.count() != read[0]) {
       return Fail(Code::kUnimplemented,
-                  "{}: it convolves {} images where the batch is {}; plans are "
-                  "for one image of each convolution per image of the batch. "
-                  "If the model folds frames or views into the batch, export "
-                  "it for a batch of those, [N, {}], and plan for as many",
-                  Shown(proto), read[0], result_.batch.count(),
-                  fmt::join(read.begin() + 1, read.end(), ", "));
+                  "{}: it convolves {} images where the batch is {}; a whole "
+                  "number of images for each of the batch is accepted",
+                  Shown(proto), read[0], result_.batch.count());
     }
-    UCUDNN_ASSIGN_OR_RETURN(const PaddedConvolution conv,
+    UCUDNN_ASSIGN_OR_RETURN(PaddedConvolution conv,
                             ConvolutionOf(proto, read, shape(node.inputs[1])));
+    conv.convolution.geometry.images = images;
+    UCUDNN_RETURN_IF_ERROR(Validate(conv.convolution.geometry));
     node.convolution = conv.convolution;
     if (!conv.IsPadded()) {
       result_.nodes.push_back(std::move(node));

@@ -36,12 +36,11 @@ namespace ucudnn {
 // dimension besides the batch is symbolic; a shape cannot be inferred or is too
 // large; a convolution's geometry is invalid (Validate); it exceeds a limit of
 // base/limits.h; a node's attribute lies in another file.
-// kUnimplemented: convolutions of another number of images than the batch (of
-// frames that are folded into it), with other numbers of spatial dimensions,
-// quantized and deformable ones; operators that are not known here (rules.h)
-// nor to the ONNX library and whose outputs have no shapes in the model; nodes
-// with subgraphs, functions or sparse tensors; any model in a build without
-// ONNX.
+// kUnimplemented: convolutions of images of which the batch has no whole number
+// each, with other numbers of spatial dimensions, quantized and deformable
+// ones; operators that are not known here (rules.h) nor to the ONNX library and
+// whose outputs have no shapes in the model; nodes with subgraphs, functions or
+// sparse tensors; any model in a build without ONNX.
 // O(size of the model, nodes sorted). Opens no file: initializers that the
 // model keeps elsewhere are not read, as weights never are.
 Result<Graph> ReadOnnx(std::string_view model, std::string_view name,

@@ -13,22 +13,32 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// What the next layer reads: channels of an extent.
+// What the next layer reads: channels of an extent, of so many images for each
+// of the batch.
 struct Image {
+  std::int64_t images = 1;
   std::int64_t channels = 0;
   Spatial extent{};
 };
 
 Image InputOf(const ConvLayer& layer) {
   const ConvGeometry& g = layer.geometry;
-  return layer.transposed ? Image{g.filters, g.output()}
-                          : Image{g.channels, g.input};
+  return layer.transposed ? Image{g.images, g.filters, g.output()}
+                          : Image{g.images, g.channels, g.input};
 }
 
 Image OutputOf(const ConvLayer& layer) {
   const ConvGeometry& g = layer.geometry;
-  return layer.transposed ? Image{g.channels, g.input}
-                          : Image{g.filters, g.output()};
+  return layer.transposed ? Image{g.images, g.channels, g.input}
+                          : Image{g.images, g.filters, g.output()};
+}
+
+std::string Described(const Image& image) {
+  return fmt::format("{}{} channels of {}",
+                     image.images == 1
+                         ? ""
+                         : fmt::format("{} images of ", image.images),
+                     image.channels, fmt::join(image.extent, "x"));
 }
 
 enum class Change { kNone, kSmaller, kOther };
@@ -40,7 +50,9 @@ Change Compare(const Image& last, const Image& next) {
     if (next.extent[axis] > last.extent[axis]) return Change::kOther;
     smaller = smaller || next.extent[axis] < last.extent[axis];
   }
-  if (next.channels != last.channels) return Change::kOther;
+  if (next.channels != last.channels || next.images != last.images) {
+    return Change::kOther;
+  }
   return smaller ? Change::kSmaller : Change::kNone;
 }
 
@@ -106,16 +118,14 @@ class ChainBuilder {
     }
     return Fail(
         Code::kInvalidArgument,
-        "row {} ('{}') reads {} channels of {}x{}x{}, but the row before it "
-        "gives {} of {}x{}x{}; as CSV a chain of convolutions is accepted, and "
-        "networks with branches as ONNX models",
-        row, Excerpt(layer.name), input.channels, input.extent[0],
-        input.extent[1], input.extent[2], image_.channels, image_.extent[0],
-        image_.extent[1], image_.extent[2]);
+        "row {} ('{}') reads {}, but the row before it gives {}; as CSV a chain "
+        "of convolutions is accepted, and networks with branches as ONNX "
+        "models",
+        row, Excerpt(layer.name), Described(input), Described(image_));
   }
 
   Shape ShapeOf(const ConvLayer& layer, const Image& image) const {
-    Shape shape = {graph_.batch.count(), image.channels};
+    Shape shape = {graph_.batch.count() * image.images, image.channels};
     shape.insert(shape.end(),
                  image.extent.begin() + (3 - layer.geometry.spatial_dims),
                  image.extent.end());

@@ -252,6 +252,12 @@ class Binder {
   Status SetConvolution(TaskOperation* operation) const {
     operation->what = TaskOperator::kConvolution;
     const ConvGeometry& g = operation->conv->geometry;
+    if (g.images != 1) {
+      return Fail(Code::kUnimplemented,
+                  "it convolves {} images for each of the batch; one is "
+                  "accepted",
+                  g.images);
+    }
     const Spatial out = g.output();
     // Pixels are all that biases need.
     operation->input = {g.channels, g.input[0] * g.input[1], g.input[2]};

@@ -65,22 +65,32 @@ class CudnnDevice : public Device {
   Bytes cache() const override { return cache_; }
   Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
                                                 BatchSize batch) override {
-    return cudnn::ListConvolutions(*handle_, families_, problem, batch);
+    const ConvWork work = Unfold(problem, batch);
+    return cudnn::ListConvolutions(*handle_, families_, work.problem,
+                                   work.batch);
   }
   Result<std::vector<Candidate>> SuggestAlgorithms(const ConvProblem& problem,
                                                    BatchSize batch) override {
-    return cudnn::SuggestConvolutions(*handle_, families_, problem, batch);
+    const ConvWork work = Unfold(problem, batch);
+    return cudnn::SuggestConvolutions(*handle_, families_, work.problem,
+                                      work.batch);
   }
   std::vector<Result<std::vector<Candidate>>> ListAlgorithmsOfEach(
       const ConvProblem& problem, std::span<const BatchSize> batches) override {
-    return families_.graph
-               ? lister_pool_->List(*handle_, families_, problem, batches)
-               : Device::ListAlgorithmsOfEach(problem, batches);
+    if (!families_.graph) return Device::ListAlgorithmsOfEach(problem, batches);
+    std::vector<BatchSize> unfolded;
+    for (const BatchSize batch : batches) {
+      unfolded.push_back(Unfold(problem, batch).batch);
+    }
+    return lister_pool_->List(*handle_, families_,
+                              Unfold(problem, BatchSize(1)).problem, unfolded);
   }
   Result<std::unique_ptr<Convolution>> Prepare(
       const ConvProblem& problem, BatchSize batch,
       const Algorithm& algorithm) override {
-    return cudnn::PrepareConvolution(*handle_, problem, batch, algorithm);
+    const ConvWork work = Unfold(problem, batch);
+    return cudnn::PrepareConvolution(*handle_, work.problem, work.batch,
+                                     algorithm);
   }
   Result<DeviceBuffer> Allocate(Bytes size) override;
   Result<DeviceBuffer> AllocateHost(Bytes size) override;

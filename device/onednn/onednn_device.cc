@@ -64,8 +64,9 @@ class OneDnnDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   Bytes cache() const override { return cache_; }
 
-  Result<std::vector<Candidate>> ListAlgorithms(const ConvProblem& problem,
-                                                BatchSize batch) override {
+  Result<std::vector<Candidate>> ListAlgorithms(
+      const ConvProblem& folded, BatchSize folded_batch) override {
+    const auto [problem, batch] = Unfold(folded, folded_batch);
     UCUDNN_RETURN_IF_ERROR(CheckSupported(problem, batch));
     return Translated([&]() -> Result<std::vector<Candidate>> {
       const Threads::Scope scope(runtime_.threads);
@@ -87,8 +88,9 @@ class OneDnnDevice : public Device {
   }
 
   Result<std::unique_ptr<Convolution>> Prepare(
-      const ConvProblem& problem, BatchSize batch,
+      const ConvProblem& folded, BatchSize folded_batch,
       const Algorithm& algorithm) override {
+    const auto [problem, batch] = Unfold(folded, folded_batch);
     UCUDNN_RETURN_IF_ERROR(CheckSupported(problem, batch));
     return Translated([&]() -> Result<std::unique_ptr<Convolution>> {
       const Threads::Scope scope(runtime_.threads);

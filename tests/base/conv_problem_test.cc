@@ -28,6 +28,22 @@ TEST(ConvProblemTest, HasOneTextForm) {
             "TRUE_HALF-NHWC");
 }
 
+TEST(ConvProblemTest, CountsImagesThatAreFoldedIntoTheBatch) {
+  ConvProblem p = Conv2();
+  p.geometry.images = 16;
+  EXPECT_EQ(ToString(p),
+            "backward_data-n16-c96-h27w27-k256-r5s5-pad2x2-str1x1-dil1x1-g2-"
+            "TRUE_HALF-NHWC");
+  EXPECT_EQ(p.geometry.input_elements(), 16 * Conv2().geometry.input_elements());
+  EXPECT_EQ(p.geometry.multiply_adds(), 16 * Conv2().geometry.multiply_adds());
+  EXPECT_EQ(p.geometry.filter_elements(), Conv2().geometry.filter_elements());
+  const ConvWork work = Unfold(p, BatchSize(3));
+  EXPECT_EQ(work.problem, Conv2());
+  EXPECT_EQ(work.batch, BatchSize(48));
+  p.geometry.images = 0;
+  EXPECT_THAT(Validate(p.geometry).error().message, HasSubstr("images"));
+}
+
 TEST(ConvProblemTest, ReadsBackWhatItWrites) {
   ConvProblem p = Conv2();
   EXPECT_EQ(ParseConvProblem(ToString(p)).value(), p);
@@ -50,6 +66,7 @@ ConvProblem RandomProblem(std::mt19937* random) {
   p.layout = kLayouts[std::size_t(below(2))];
   ConvGeometry& g = p.geometry;
   g.spatial_dims = 2 + static_cast<int>(below(2));
+  g.images = below(3) == 0 ? 1 + below(40) : 1;
   g.groups = 1 + below(4);
   g.channels = g.groups * (1 + below(500));
   g.filters = g.groups * (1 + below(500));

@@ -157,6 +157,7 @@ Network RandomNetwork(std::mt19937* random) {
     layer.name = fmt::format("l,\"{}", i);
     ConvGeometry& g = layer.geometry;
     g.spatial_dims = all_flat || below(2) == 0 ? 2 : 3;
+    g.images = all_default ? 1 : 1 + below(3);
     g.groups = 1 + below(3);
     g.channels = g.groups * (1 + below(9));
     g.filters = g.groups * (1 + below(9));

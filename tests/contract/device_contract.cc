@@ -76,6 +76,8 @@ TEST_P(DeviceContractTest, IsTriedOnOddShapes) {
        [](const ContractShape& s) {
          return s.geometry.dilation != Spatial{1, 1, 1};
        }},
+      {"images folded into the batch",
+       [](const ContractShape& s) { return s.geometry.images > 1; }},
       {"three dimensions",
        [](const ContractShape& s) { return s.geometry.spatial_dims == 3; }},
   };

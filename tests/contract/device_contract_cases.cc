@@ -55,6 +55,8 @@ std::vector<ContractShape> StandardShapes() {
   odd_volume.stride = {1, 2, 2};
   odd_volume.dilation = {2, 1, 1};
   odd_volume.padding = {2, 0, 1};
+  ConvGeometry frames = Padded(Planar(6, 9, 8, 10, 3, 3), 1, 1);
+  frames.images = 3;
   return {
       {"plain3x3", Padded(Planar(32, 14, 14, 32, 3, 3), 1, 1), BatchSize(6)},
       {"odd_channels", Padded(Planar(17, 9, 11, 19, 3, 3), 1, 1), BatchSize(4)},
@@ -87,6 +89,7 @@ std::vector<ContractShape> StandardShapes() {
       {"wide_padding", Padded(Planar(4, 6, 5, 6, 3, 3), 2, 2), BatchSize(2)},
       {"volume", Volume(8, 6), BatchSize(2)},
       {"odd_volume", odd_volume, BatchSize(3)},
+      {"frames", frames, BatchSize(2)},
   };
 }
 

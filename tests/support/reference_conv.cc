@@ -86,7 +86,7 @@ void ForEachProduct(const ConvProblem& problem, BatchSize batch,
     return n * s.outer + c * s.channel + at[0] * s.spatial[0] +
            at[1] * s.spatial[1] + at[2] * s.spatial[2];
   };
-  for (std::int64_t n = 0; n < batch.count(); ++n)
+  for (std::int64_t n = 0; n < batch.count() * g.images; ++n)
     for (std::int64_t k = 0; k < g.filters; ++k)
       for (std::int64_t od = 0; od < out[0]; ++od)
         for (std::int64_t oh = 0; oh < out[1]; ++oh)

@@ -71,8 +71,10 @@ std::string NetworkText(const v1::Network& network) {
   Table table({"LAYER", "C", "INPUT", "K", "FILTER", "PADDING", "STRIDE",
                "DILATION", "GROUPS", "TRANSPOSED"});
   for (const v1::Layer& layer : network.layers()) {
+    const std::string images =
+        layer.images() > 1 ? fmt::format("{} of ", layer.images()) : "";
     table.AddRow({layer.name(), std::to_string(layer.channels()),
-                  Joined(layer.input()), std::to_string(layer.filters()),
+                  images + Joined(layer.input()), std::to_string(layer.filters()),
                   Joined(layer.filter()), Joined(layer.padding()),
                   Joined(layer.stride()), Joined(layer.dilation()),
                   std::to_string(layer.groups()),

@@ -53,7 +53,10 @@ std::vector<LocalSolver::Kernel> NamedNetwork::KernelsLike(
   for (const LocalSolver::Kernel& planned : planned_) add(planned);
   for (const Kernel& of_network :
        KernelsOf(network_, kernel.problem.precision, kernel.problem.layout)) {
-    add({of_network.problem, kernel.batch});
+    // A call of cuDNN counts all images, folded into the batch or not.
+    ConvProblem problem = of_network.problem;
+    problem.geometry.images = 1;
+    add({problem, kernel.batch});
   }
   return kernels;
 }

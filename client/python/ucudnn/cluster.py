@@ -68,6 +68,7 @@ class Layer:
     dilation: List[int]
     transposed: bool = False
     needs_input_gradient: bool = True
+    images: int = 1  # convolved for one image of the batch
 
     def problems(
         self, precision: str, layout: str
@@ -81,7 +82,7 @@ class Layer:
             yield op, problem_text(
                 computed, self.channels, self.input, self.filters, self.filter,
                 self.padding, self.stride, self.dilation, self.groups, precision,
-                layout,
+                layout, self.images,
             )  # fmt: skip
 
 

@@ -18,8 +18,10 @@ def problem_text(
     groups: int,
     precision: str,
     layout: str,
+    images: int = 1,
 ) -> str:
-    """Sequences have height and width, or depth, height and width."""
+    """Sequences have height and width, or depth, height and width; `images` are
+    convolved for one image of the batch."""
 
     def extents(names: str, values: Sequence[int]) -> str:
         return "".join(f"{n}{v}" for n, v in zip(names[-len(values) :], values))
@@ -28,7 +30,7 @@ def problem_text(
         return "x".join(map(str, values))
 
     return (
-        f"{operation}-c{channels}-{extents('dhw', input)}"
+        f"{operation}{f'-n{images}' if images != 1 else ''}-c{channels}-{extents('dhw', input)}"
         f"-k{filters}-{extents('trs', filter)}"
         f"-pad{joined(padding)}-str{joined(stride)}-dil{joined(dilation)}"
         f"-g{groups}-{precision}-{layout}"

@@ -212,17 +212,32 @@ TEST(OnnxTest, CropsTheOutputOfATransposedConvolutionThatIsPaddedUnevenly) {
   }
 }
 
-TEST(OnnxTest, NamesAConvolutionOfMoreImagesThanTheBatchHas) {
-  // 4 frames of each clip.
-  const Error error = ModelError(
-      "g (float[N,4,3,8,8] x, float[8,3,1,1] w) => (float y) {"
+TEST(OnnxTest, CountsTheImagesThatAreFoldedIntoTheBatch) {
+  // 4 frames of each clip, and a head that has one row a clip again.
+  const Graph graph = ParsedModel(
+      "g (float[N,4,3,8,8] x, float[8,3,1,1] w, float[5,32,8,8] v) => "
+      "(float y) {"
       "s = Constant<value = int64[4] {-1,3,8,8}>()"
+      "f = Reshape(x, s)  c = Conv(f, w)"
+      "t = Constant<value = int64[4] {-1,32,8,8}>()"
+      "r = Reshape(c, t)  y = Conv(r, v) }");
+  std::vector<std::int64_t> images;
+  for (const Node& node : graph.nodes) {
+    if (node.convolution) images.push_back(node.convolution->geometry.images);
+  }
+  EXPECT_THAT(images, ElementsAre(4, 1));
+}
+
+TEST(OnnxTest, NamesAConvolutionOfAFractionOfTheBatch) {
+  // Two images of the batch beside each other.
+  const Error error = ModelError(
+      "g (float[N,3,8,8] x, float[8,6,1,1] w) => (float y) {"
+      "s = Constant<value = int64[4] {-1,6,8,8}>()"
       "f = Reshape(x, s)  y = Conv(f, w) }");
   EXPECT_EQ(error.code, Code::kUnimplemented);
   EXPECT_THAT(error.message,
-              AllOf(HasSubstr("node 'Conv_2' (Conv): it convolves 32 images "
-                              "where the batch is 8"),
-                    HasSubstr("[N, 3, 8, 8]")));
+              HasSubstr("node 'Conv_2' (Conv): it convolves 4 images where the "
+                        "batch is 8; a whole number"));
 }
 
 TEST(OnnxTest, NamesAddedNodesUnlikeOthers) {
