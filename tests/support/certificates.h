@@ -55,10 +55,18 @@ class Certificates {
   }
   // Returns the token.
   std::string AddToken(Role role, const std::string& name) {
-    const std::string token = NewJobKey();
-    tokens_ += fmt::format("{} {} {}\n", Name(role), name, HashOf(token));
+    return AddTokens(role, {name}).front();
+  }
+  std::vector<std::string> AddTokens(Role role,
+                                     const std::vector<std::string>& names) {
+    std::vector<std::string> added;
+    for (const std::string& name : names) {
+      added.push_back(NewJobKey());
+      tokens_ +=
+          fmt::format("{} {} {}\n", Name(role), name, HashOf(added.back()));
+    }
     WriteTokens();
-    return token;
+    return added;
   }
   void RevokeTokens() {
     tokens_.clear();

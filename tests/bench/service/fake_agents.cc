@@ -45,21 +45,28 @@ struct FakeAgents::Call {
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LeaseTasksResponse>> l;
 };
 
-FakeAgents::FakeAgents(const std::string& address, int agents, int connections,
-                       Seconds start)
-    : agents_(static_cast<std::size_t>(agents)) {
-  for (int i = 0; i < connections; ++i) {
+std::string FakeAgentName(int i) { return fmt::format("fake-{:05}", i); }
+
+FakeAgents::FakeAgents(const std::string& address,
+                       const FakeAgentsOptions& options)
+    : agents_(static_cast<std::size_t>(options.agents)),
+      tokens_(options.tokens) {
+  const auto credentials =
+      options.ca.empty()
+          ? grpc::InsecureChannelCredentials()
+          : grpc::SslCredentials({.pem_root_certs = options.ca});
+  for (int i = 0; i < options.connections; ++i) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     stubs_.push_back(v1::AgentService::NewStub(grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments)));
+        address, credentials, arguments)));
   }
-  for (int i = 0; i < agents; ++i) {
+  for (int i = 0; i < options.agents; ++i) {
     Agent& agent = agents_[static_cast<std::size_t>(i)];
-    agent.id = fmt::format("fake-{:05}", i);
-    Later(i, What::kRegister, start * i / agents);
+    agent.id = FakeAgentName(i);
+    Later(i, What::kRegister, options.start * i / options.agents);
   }
 }
 
@@ -106,6 +113,11 @@ void FakeAgents::Start(const Due& due) {
   call->context.set_deadline(
       std::chrono::system_clock::now() +
       std::chrono::duration_cast<std::chrono::microseconds>(kPatience));
+  if (!tokens_.empty()) {
+    call->context.AddMetadata(
+        "authorization",
+        "Bearer " + tokens_.at(static_cast<std::size_t>(due.agent)));
+  }
   ++open_;
   switch (due.what) {
     case What::kRegister: {

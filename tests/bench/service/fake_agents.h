@@ -1,10 +1,10 @@
 #ifndef UCUDNN_TESTS_BENCH_SERVICE_FAKE_AGENTS_H_
 #define UCUDNN_TESTS_BENCH_SERVICE_FAKE_AGENTS_H_
 
-// Many agents in one thread, each with one device. Each registers, sends
-// heartbeats and asks for work at the pace that the coordinator sets, and waits
-// and comes back if the coordinator goes away, all as ucudnn-agent does; but
-// they share connections and measure nothing.
+// Many agents in one thread, each with one device and, unless told otherwise,
+// one connection. Each registers, sends heartbeats and asks for work at the pace
+// that the coordinator sets, and waits and comes back if the coordinator goes
+// away, all as ucudnn-agent does; but they measure nothing.
 
 #include <grpcpp/grpcpp.h>
 
@@ -21,6 +21,19 @@
 
 namespace ucudnn::test {
 
+struct FakeAgentsOptions {
+  int agents = 0;
+  int connections = 0;
+  // The agents' first calls are spread over it.
+  std::chrono::duration<double> start{20};
+  // Over TLS: the coordinator's authority, and a token for each agent.
+  std::string ca;
+  std::vector<std::string> tokens;
+};
+
+// What agent i is called.
+std::string FakeAgentName(int i);
+
 class FakeAgents {
  public:
   struct Counts {
@@ -29,9 +42,7 @@ class FakeAgents {
     Outcome polls;
   };
 
-  // Their first calls are spread over `start`.
-  FakeAgents(const std::string& address, int agents, int connections,
-             std::chrono::duration<double> start);
+  FakeAgents(const std::string& address, const FakeAgentsOptions& options);
   // Waits for the calls that are open.
   ~FakeAgents();
 
@@ -67,6 +78,7 @@ class FakeAgents {
   std::vector<std::unique_ptr<v1::AgentService::Stub>> stubs_;
   grpc::CompletionQueue queue_;
   std::vector<Agent> agents_;
+  std::vector<std::string> tokens_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::int64_t open_ = 0;
   std::int64_t heard_ = 0;

@@ -5,6 +5,8 @@
 // and the load average. The load runs on the same cores.
 
 #include <fmt/format.h>
+#include <httplib.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,7 +43,8 @@ struct Options {
   double seconds = 5;
   std::int64_t tasks = 1'000'000;
   int agents = 10'000;
-  int connections = 200;  // of the agents
+  int connections = 0;  // of the agents; 0: one each
+  bool tls = false;     // of the agents and the bodies
   int cross_checked = 0;  // devices of the kind that polls are of
   std::vector<std::string> rows;
 };
@@ -394,12 +398,18 @@ void AgentRows(Served& served, const FakeAgents::Counts& counts,
   std::fflush(stdout);
 }
 
+// What a coordinator that `certificates` are for serves with.
+std::vector<std::string> GuardArguments(const Certificates& certificates) {
+  const GuardFiles files = certificates.guard();
+  return {"--ca",  files.ca,  "--cert",   files.cert,
+          "--key", files.key, "--tokens", files.tokens};
+}
+
 // What the drop-in libraries ask before they measure, each time on a new
 // connection, of coordinators that know the answer: in plaintext, and over TLS
 // with a certificate and with a token, by turns.
 void Questions(const Options& options) {
   Certificates certificates;
-  const GuardFiles files = certificates.guard();
   Served plaintext(options.database);
   Served over_tls(options.database);
   ConvProblem problem;
@@ -418,8 +428,7 @@ void Questions(const Options& options) {
       ReplaceFile(token.token, certificates.AddToken(Role::kViewer, "v"), 0600);
   if (!written) Die(written.error().message);
   over_tls.process().Kill();
-  over_tls.Start({"--ca", files.ca, "--cert", files.cert, "--key", files.key,
-                  "--tokens", files.tokens});
+  over_tls.Start(GuardArguments(certificates));
   struct Way {
     std::string name;
     Served& served;
@@ -464,12 +473,122 @@ void Questions(const Options& options) {
   }
 }
 
+// As many as may be, here and in the coordinator.
+void AllowDescriptors() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// Bodies of 4 MiB from clients that nobody knows, all at once.
+void Bodies(const Options& options) {
+  constexpr int kBodies = 200;
+  constexpr std::size_t kBytes = 4 << 20;
+  AllowDescriptors();
+  const Certificates certificates;
+  Served served(options.database);
+  std::vector<std::string> guard = GuardArguments(certificates);
+  if (!options.tls) guard.clear();
+  served.Start(guard);
+  const std::string ca = certificates.ca().ca;
+  const std::string body = "{\"network\":\"" + std::string(kBytes, 'n') + "\"}";
+  const long before = served.process().MemoryKb();
+  std::vector<int> statuses(kBodies);
+  {
+    std::vector<std::jthread> threads;
+    for (int& status : statuses) {
+      threads.emplace_back([&] {
+        httplib::Client http(fmt::format("{}://127.0.0.1:{}",
+                                         options.tls ? "https" : "http",
+                                         served.http_port()));
+        http.set_ca_cert_path(ca.c_str());
+        http.set_read_timeout(std::chrono::seconds(60));
+        const auto answer = http.Post("/v1/plans", body, "application/json");
+        status = answer ? answer->status : 0;
+      });
+    }
+  }
+  std::map<int, int> counts;
+  for (const int status : statuses) ++counts[status];
+  fmt::print("{} bodies of {} MiB at once: {} MB before, {} MB at most, ",
+             kBodies, kBytes >> 20, before / 1000,
+             served.process().PeakMemoryKb() / 1000);
+  // Memory is given back soon after.
+  WaitUntil([&] {
+    return served.process().MemoryKb() <= before + 64'000;
+  });
+  fmt::print("{} MB after\n", served.process().MemoryKb() / 1000);
+  for (const auto& [status, count] : counts) {
+    fmt::print("  {} answered {}\n", count,
+               status == 0 ? "by closing the connection"
+                           : std::to_string(status));
+  }
+}
+
+// Reports of one point to a batch of which so many are stored: its row is
+// written anew each time (docs/adr/0049).
+void StoredPointsRow(const Options& options) {
+  Served served(options.database);
+  AddTasks(served.database_url(), 1);
+  served.Start();
+  Register(served, Registration("agent", 0));
+  v1::LeaseTasksRequest request;
+  request.set_agent_id("agent");
+  request.set_device_id("agent");
+  request.set_max_tasks(1);
+  grpc::ClientContext leasing;
+  v1::LeaseTasksResponse leased;
+  Check(served.agents().LeaseTasks(&leasing, request, &leased));
+  const v1::Task& task = leased.tasks(0);
+  v1::ReportTaskRequest report;
+  report.set_agent_id("agent");
+  report.set_device_id("agent");
+  report.set_task_id(task.id());
+  report.set_lease_token(task.lease_token());
+  report.set_max_workspace_bytes(task.max_workspace_bytes());
+  report.set_driver("1");
+  report.set_epoch(task.epoch());
+  report.set_kind(task.kind());
+  report.set_problem(task.problem());
+  report.set_partial(true);
+  RpcLoad load(served.address(), 1);
+  for (const int stored : {1, 12, 100, 1000}) {
+    v1::ReportTaskRequest all = report;
+    for (const auto& point : Points(task.problem(), task.batch(), stored)) {
+      *all.add_measurements() = point;
+    }
+    grpc::ClientContext context;
+    v1::ReportTaskResponse response;
+    Check(served.agents().ReportTask(&context, all, &response));
+    v1::ReportTaskRequest one = report;
+    *one.add_measurements() = all.measurements(0);
+    Row(served, fmt::format("a report of 1 point, {} stored", stored), [&] {
+      return load.Closed(std::string(kAgents) + "ReportTask", Always(one), 1,
+                         Seconds(options.seconds));
+    });
+  }
+}
+
 // Agents at the default pace; then the coordinator is killed and starts again.
 void Agents(const Options& options) {
+  AllowDescriptors();
+  Certificates certificates;
+  FakeAgentsOptions fakes;
+  fakes.agents = options.agents;
+  fakes.connections =
+      options.connections > 0 ? options.connections : options.agents;
+  std::vector<std::string> guard;
+  if (options.tls) {
+    std::vector<std::string> names;
+    for (int i = 0; i < options.agents; ++i) names.push_back(FakeAgentName(i));
+    fakes.tokens = certificates.AddTokens(Role::kAgent, names);
+    fakes.ca = FileText(certificates.ca().ca);
+    guard = GuardArguments(certificates);
+  }
   Served served(options.database);
-  served.Start();
-  FakeAgents agents(served.address(), options.agents, options.connections,
-                    Seconds(20));
+  served.Start(guard);
+  FakeAgents agents(served.address(), fakes);
   const auto live = [&](const std::string& name, Seconds time,
                         const std::function<bool()>& enough = {}) {
     const auto start = std::chrono::steady_clock::now();
@@ -486,17 +605,19 @@ void Agents(const Options& options) {
   served.process().Kill();
   agents.Run(Seconds(2));
   agents.Take();
-  served.Start();
+  served.Start(guard);
   live("after kill -9", Seconds(120), all);
   live("online again", Seconds(options.seconds));
 }
 
 int Main(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Options&)>> rows = {
-      {"again", SamePlan},     {"agents", Agents},   {"lists", Lists},
-      {"memory", MemoryPlans}, {"metrics", Scrapes}, {"new", NewPlans},
-      {"plans", StoredPlans},  {"polls", Polls},     {"questions", Questions},
-      {"reports", Reports}};
+      {"again", SamePlan},     {"agents", Agents},
+      {"bodies", Bodies},      {"lists", Lists},
+      {"memory", MemoryPlans}, {"metrics", Scrapes},
+      {"new", NewPlans},       {"plans", StoredPlans},
+      {"points", StoredPointsRow}, {"polls", Polls},
+      {"questions", Questions}, {"reports", Reports}};
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)
@@ -504,7 +625,9 @@ int Main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "How long each row takes");
   app.add_option("--tasks", options.tasks, "How many tasks are stored");
   app.add_option("--agents", options.agents, "How many agents there are");
-  app.add_option("--connections", options.connections, "Of the agents");
+  app.add_option("--connections", options.connections,
+                 "Of the agents; default: one each");
+  app.add_flag("--tls", options.tls, "Of the agents and the bodies");
   app.add_option(
       "--cross-checked", options.cross_checked,
       "How many devices measured the cross-checks of the polls' kind");
