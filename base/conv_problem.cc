@@ -135,8 +135,7 @@ Status Validate(const ConvGeometry& g) {
   }
   // Keeps every sum and product below in range.
   constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;
-  UCUDNN_RETURN_IF_ERROR(
-      InRange("images", g.images, 1, kMaxBatchSize.count()));
+  UCUDNN_RETURN_IF_ERROR(InRange("images", g.images, 1, kMaxBatchSize.count()));
   UCUDNN_RETURN_IF_ERROR(InRange("C", g.channels, 1, kMaxExtent));
   UCUDNN_RETURN_IF_ERROR(InRange("K", g.filters, 1, kMaxExtent));
   UCUDNN_RETURN_IF_ERROR(InRange("groups", g.groups, 1, kMaxExtent));
@@ -200,10 +199,10 @@ Status Validate(const ConvGeometry& g) {
 std::string ToString(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   const int dims = g.spatial_dims;
-  const std::string images =
-      g.images == 1 ? "" : fmt::format("-n{}", g.images);
+  const std::string images = g.images == 1 ? "" : fmt::format("-n{}", g.images);
   return fmt::format("{}{}-c{}-{}-k{}-{}-pad{}-str{}-dil{}-g{}-{}-{}",
-                     Name(p.op), images, g.channels, Extents(g.input, dims, "dhw"), g.filters,
+                     Name(p.op), images, g.channels,
+                     Extents(g.input, dims, "dhw"), g.filters,
                      Extents(g.filter, dims, "trs"), Joined(g.padding, dims),
                      Joined(g.stride, dims), Joined(g.dilation, dims), g.groups,
                      Name(p.precision), Name(p.layout));

@@ -1,5 +1,7 @@
 #include "base/training/chain.h"
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <optional>
 #include <string>
@@ -34,11 +36,10 @@ Image OutputOf(const ConvLayer& layer) {
 }
 
 std::string Described(const Image& image) {
-  return fmt::format("{}{} channels of {}",
-                     image.images == 1
-                         ? ""
-                         : fmt::format("{} images of ", image.images),
-                     image.channels, fmt::join(image.extent, "x"));
+  return fmt::format(
+      "{}{} channels of {}",
+      image.images == 1 ? "" : fmt::format("{} images of ", image.images),
+      image.channels, fmt::join(image.extent, "x"));
 }
 
 enum class Change { kNone, kSmaller, kOther };
@@ -118,7 +119,8 @@ class ChainBuilder {
     }
     return Fail(
         Code::kInvalidArgument,
-        "row {} ('{}') reads {}, but the row before it gives {}; as CSV a chain "
+        "row {} ('{}') reads {}, but the row before it gives {}; as CSV a "
+        "chain "
         "of convolutions is accepted, and networks with branches as ONNX "
         "models",
         row, Excerpt(layer.name), Described(input), Described(image_));

@@ -34,7 +34,8 @@ TEST(ConvProblemTest, CountsImagesThatAreFoldedIntoTheBatch) {
   EXPECT_EQ(ToString(p),
             "backward_data-n16-c96-h27w27-k256-r5s5-pad2x2-str1x1-dil1x1-g2-"
             "TRUE_HALF-NHWC");
-  EXPECT_EQ(p.geometry.input_elements(), 16 * Conv2().geometry.input_elements());
+  EXPECT_EQ(p.geometry.input_elements(),
+            16 * Conv2().geometry.input_elements());
   EXPECT_EQ(p.geometry.multiply_adds(), 16 * Conv2().geometry.multiply_adds());
   EXPECT_EQ(p.geometry.filter_elements(), Conv2().geometry.filter_elements());
   const ConvWork work = Unfold(p, BatchSize(3));

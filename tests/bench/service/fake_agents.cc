@@ -52,16 +52,15 @@ FakeAgents::FakeAgents(const std::string& address,
     : agents_(static_cast<std::size_t>(options.agents)),
       tokens_(options.tokens) {
   const auto credentials =
-      options.ca.empty()
-          ? grpc::InsecureChannelCredentials()
-          : grpc::SslCredentials({.pem_root_certs = options.ca});
+      options.ca.empty() ? grpc::InsecureChannelCredentials()
+                         : grpc::SslCredentials({.pem_root_certs = options.ca});
   for (int i = 0; i < options.connections; ++i) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    stubs_.push_back(v1::AgentService::NewStub(grpc::CreateCustomChannel(
-        address, credentials, arguments)));
+    stubs_.push_back(v1::AgentService::NewStub(
+        grpc::CreateCustomChannel(address, credentials, arguments)));
   }
   for (int i = 0; i < options.agents; ++i) {
     Agent& agent = agents_[static_cast<std::size_t>(i)];

@@ -2,9 +2,9 @@
 #define UCUDNN_TESTS_BENCH_SERVICE_FAKE_AGENTS_H_
 
 // Many agents in one thread, each with one device and, unless told otherwise,
-// one connection. Each registers, sends heartbeats and asks for work at the pace
-// that the coordinator sets, and waits and comes back if the coordinator goes
-// away, all as ucudnn-agent does; but they measure nothing.
+// one connection. Each registers, sends heartbeats and asks for work at the
+// pace that the coordinator sets, and waits and comes back if the coordinator
+// goes away, all as ucudnn-agent does; but they measure nothing.
 
 #include <grpcpp/grpcpp.h>
 

@@ -43,8 +43,8 @@ struct Options {
   double seconds = 5;
   std::int64_t tasks = 1'000'000;
   int agents = 10'000;
-  int connections = 0;  // of the agents; 0: one each
-  bool tls = false;     // of the agents and the bodies
+  int connections = 0;    // of the agents; 0: one each
+  bool tls = false;       // of the agents and the bodies
   int cross_checked = 0;  // devices of the kind that polls are of
   std::vector<std::string> rows;
 };
@@ -515,14 +515,12 @@ void Bodies(const Options& options) {
              kBodies, kBytes >> 20, before / 1000,
              served.process().PeakMemoryKb() / 1000);
   // Memory is given back soon after.
-  WaitUntil([&] {
-    return served.process().MemoryKb() <= before + 64'000;
-  });
+  WaitUntil([&] { return served.process().MemoryKb() <= before + 64'000; });
   fmt::print("{} MB after\n", served.process().MemoryKb() / 1000);
   for (const auto& [status, count] : counts) {
-    fmt::print("  {} answered {}\n", count,
-               status == 0 ? "by closing the connection"
-                           : std::to_string(status));
+    fmt::print(
+        "  {} answered {}\n", count,
+        status == 0 ? "by closing the connection" : std::to_string(status));
   }
 }
 
@@ -612,12 +610,12 @@ void Agents(const Options& options) {
 
 int Main(int argc, char** argv) {
   const std::map<std::string, std::function<void(const Options&)>> rows = {
-      {"again", SamePlan},     {"agents", Agents},
-      {"bodies", Bodies},      {"lists", Lists},
-      {"memory", MemoryPlans}, {"metrics", Scrapes},
-      {"new", NewPlans},       {"plans", StoredPlans},
+      {"again", SamePlan},         {"agents", Agents},
+      {"bodies", Bodies},          {"lists", Lists},
+      {"memory", MemoryPlans},     {"metrics", Scrapes},
+      {"new", NewPlans},           {"plans", StoredPlans},
       {"points", StoredPointsRow}, {"polls", Polls},
-      {"questions", Questions}, {"reports", Reports}};
+      {"questions", Questions},    {"reports", Reports}};
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)
