@@ -11,6 +11,7 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, T
 
 from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
+from ucudnn.torch.compiled.calibrating import Scales
 from ucudnn.torch.compiled.describing import Description, Segment
 
 # Nothing moves.
@@ -19,6 +20,8 @@ _SECONDS = 20.0
 # What a step on a GPU may need more the next time: one in so many bytes, and a MiB.
 _BETWEEN = 50
 _SLACK = 1 << 20
+# Of the memory of CUDA graphs, one in so many bytes lies between tensors.
+_LOST = 32
 
 
 @dataclass
@@ -34,11 +37,19 @@ class Surroundings:
     """Bytes in use that the graphs do not tell."""
 
     base: int = 0  # always: parameters, optimizer state, inputs
-    after: int = 0  # more, after the backward pass: what the optimizer needs
+    gradients: int = 0
+    # More, after the backward pass: gradients, and what the optimizer needs.
+    after: int = 0
     between: int = 0
     # What measured steps had more than predicted, by graph.
     forward: Dict[int, int] = field(default_factory=dict)
     backward: Dict[int, int] = field(default_factory=dict)
+
+    def captured(self, passes: int) -> None:
+        """From now on CUDA graphs keep what the passes take, `passes` bytes and what
+        is lost between them, while the optimizer runs, too."""
+        self.base += max(0, self.after - self.gradients) + passes // _LOST
+        self.after = self.gradients
 
 
 class Predicted(NamedTuple):
@@ -61,22 +72,50 @@ class Layout(NamedTuple):
 
 
 class Choice(NamedTuple):
+    """Times are of the graphs."""
+
     layouts: List[Optional[Layout]]  # by graph; None: as PyTorch chooses
     predicted: Predicted
     plain: Predicted
+    forward_us: float
     bound_us: float
     cut_off: bool
+    scales: Scales  # of the nodes' times
+
+    @property
+    def added_us(self) -> float:
+        return self.predicted.us - self.plain.us
+
+    def scaled(self, ratios: Scales) -> Choice:
+        """If the passes take so much more than was expected."""
+        forward = self.forward_us * ratios.forward
+        plain = forward + (self.plain.us - self.forward_us) * ratios.backward
+
+        def scaled(us: float) -> float:
+            return plain + (us - self.plain.us) * ratios.again
+
+        return self._replace(
+            predicted=self.predicted._replace(us=scaled(self.predicted.us)),
+            plain=self.plain._replace(us=plain),
+            forward_us=forward,
+            bound_us=scaled(self.bound_us),
+            scales=self.scales.times(ratios),
+        )
 
 
 def planned(
-    parts: Sequence[Part], around: Surroundings, budget: Optional[int]
+    parts: Sequence[Part],
+    around: Surroundings,
+    budget: Optional[int],
+    scales: Scales = Scales(),
 ) -> Choice:
     """The fastest plan within `budget` bytes; without one, or where PyTorch's choice
     needs no more, that. Raises NoPlan with the least budget."""
-    step = _Step(parts, around)
-    plain = step.plain()
+    step = _Step(parts, around, scales)
+    plain, forward_us = step.plain(), step.forward_us()
     if budget is None or plain.peak <= budget:
-        return Choice([None] * len(parts), plain, plain, plain.us, False)
+        stay: List[Optional[Layout]] = [None] * len(parts)
+        return Choice(stay, plain, plain, forward_us, plain.us, False, scales)
     try:
         answer = solve_recorded_step(
             step.as_json(), budget, offload=False, time_limit=_SECONDS
@@ -92,13 +131,19 @@ def planned(
             least,
         ) from error
     predicted, layouts = step.followed(answer)
-    return Choice(layouts, predicted, plain, answer.lower_bound_us, answer.cut_off)
+    return Choice(
+        layouts, predicted, plain, forward_us, answer.lower_bound_us, answer.cut_off,
+        scales,
+    )  # fmt: skip
 
 
 class _Step:
     """The graphs as segments and tensors of solver/memory/recorded_step.h."""
 
-    def __init__(self, parts: Sequence[Part], around: Surroundings) -> None:
+    def __init__(
+        self, parts: Sequence[Part], around: Surroundings, scales: Scales
+    ) -> None:
+        self.scales = scales
         self.segments: List[Dict[str, Any]] = []
         self.tensors: List[Dict[str, Any]] = []
         self.owner: List[Tuple[int, int]] = []  # by tensor: graph, value
@@ -127,10 +172,10 @@ class _Step:
         self, part: Part, segments: Sequence[Segment], more: int, backward: bool = False
     ) -> range:
         begin = len(self.segments)
+        scale = self.scales.backward if backward else self.scales.forward
         for one in segments:
-            self.segments.append(
-                _segment(one.us * part.calls, one.bytes + more, backward)
-            )
+            us = one.us * part.calls * scale
+            self.segments.append(_segment(us, one.bytes + more, backward))
         return range(begin, len(self.segments))
 
     def _add_tensors(self, graph: int, part: Part, around: Surroundings) -> None:
@@ -146,7 +191,7 @@ class _Step:
             if value.recipe is not None:
                 in_use = told.backward[value.uses[0]].floor + around.base + self.extra
                 tensor["recipe"] = {
-                    "time_us": value.recipe.us * part.calls,
+                    "time_us": value.recipe.us * part.calls * self.scales.again,
                     "bytes": value.recipe.bytes + in_use,
                     "reads": [first + read for read in value.recipe.reads],
                 }
@@ -163,6 +208,9 @@ class _Step:
         for segment in range(self.between, len(live) - 1):
             live[segment] -= self.extra
         return self._predicted(live, sum(s["time_us"] for s in self.segments), max(live))
+
+    def forward_us(self) -> float:
+        return sum(float(s["time_us"]) for s in self.segments[: self.between])
 
     def followed(self, answer: RecordedPlan) -> Tuple[Predicted, List[Optional[Layout]]]:
         """What a plan takes, and where it has the tensors."""

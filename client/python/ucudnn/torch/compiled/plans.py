@@ -9,7 +9,11 @@ from typing import Any, Callable, List, Optional, Set
 import torch
 
 from ucudnn.sizes import size_text, time_text
+from ucudnn.torch.compiled.memory import kept_by_graphs
 from ucudnn.torch.profiling import StepClock
+
+# A GPU that computes in less than this part of a step waits for the host.
+_BUSY = 0.9
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,33 @@ class PlannedValue:
 
 @dataclass(frozen=True)
 class CompiledCheck:
-    """What steps took; on the CPU `peak_bytes` are those saved between the passes."""
+    """What steps took beside what was predicted; on the CPU the peak is of the bytes
+    saved between the passes."""
 
     ms: float
     peak_bytes: int
+    predicted_ms: float
+    predicted_peak_bytes: int
+    kernels_ms: Optional[float] = None  # of a GPU, in a step; None: not known
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the GPU has nothing to do in a tenth of the step: then no plan and
+        no prediction of its time helps, but mode="reduce-overhead" may."""
+        return self.kernels_ms is not None and self.kernels_ms < _BUSY * self.ms
+
+    def __str__(self) -> str:
+        told = (
+            f"{time_text(self.ms * 1e3)}, predicted {time_text(self.predicted_ms * 1e3)}; "
+            f"{size_text(self.peak_bytes)}, predicted "
+            f"{size_text(self.predicted_peak_bytes)}"
+        )
+        if self.kernels_ms is None or not self.waits_for_host:
+            return told
+        return (
+            f"{told}; the host enqueues it in {time_text(self.ms * 1e3)}, kernels take "
+            f"{time_text(self.kernels_ms * 1e3)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -51,8 +78,10 @@ class CompiledPlan:
     device: torch.device
     # The solver's time was up: another plan may be faster.
     cut_off: bool = False
-    # In the last step that was measured, on a GPU.
+    # In the last steps that were measured, on a GPU.
     measured_peak_bytes: Optional[int] = None
+    # No step is measured any more, and the plan stays.
+    settled: bool = False
     arguments: Set[int] = field(default_factory=set, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -72,17 +101,24 @@ class CompiledPlan:
 
     def check(self, step: Callable[[], Any], steps: int = 5) -> CompiledCheck:
         """Runs `step`, a whole training step, so often and measures it. On a GPU the
-        peak is that of torch.cuda.max_memory_allocated, which begins anew."""
+        peak is that of torch.cuda.max_memory_allocated, which begins anew, and what
+        CUDA graphs keep."""
         step()
+        kernels_ms = None
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             laps = StepClock(self.device).laps(step, steps)
             peak = torch.cuda.max_memory_allocated(self.device)
+            peak += kept_by_graphs(self.device)
+            kernels_ms = _kernels_ms(step, self.device)
         else:
             laps = StepClock(self.device).laps(step, steps)
             peak = self._saved(step)
-        return CompiledCheck(statistics.median(laps), peak)
+        return CompiledCheck(
+            statistics.median(laps), peak, self.predicted_ms, self.predicted_peak_bytes,
+            kernels_ms,
+        )  # fmt: skip
 
     def _saved(self, step: Callable[[], Any]) -> int:
         """The bytes of the storages that a step saves, but for what the graphs were
@@ -101,3 +137,13 @@ class CompiledPlan:
         saved = sum(n for at, n in sizes.items() if at not in self.arguments)
         self.arguments.clear()
         return saved
+
+
+def _kernels_ms(step: Callable[[], Any], device: torch.device) -> Optional[float]:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
+        torch.cuda.synchronize(device)
+    us = sum(one.self_device_time_total for one in seen.key_averages())
+    return float(us) / 1e3 if us else None
