@@ -361,13 +361,13 @@ class Job:
         new plan may gain time; keeps the fastest that is within."""
         self.measured = seen.peak
         choice, backward = self._calibrated(seen, choice)
-        predicted, plain, budget = choice.predicted, choice.plain, self.bound_by
+        predicted, plain = choice.predicted, choice.plain
+        budget = self.bound_by or seen.peak
         self._tried.append(Tried(seen.us, choice, backward))
         self.choice = choice
-        spared = (budget - seen.peak) / max(1, plain.peak - seen.peak) if budget else 0.0
+        spared = (budget - seen.peak) / max(1, plain.peak - seen.peak)
         adds = predicted.us / plain.us - 1 if plain.us else 0.0
-        above = budget is not None and seen.peak > budget
-        if above or (adds * spared > _GAIN and self._plans < _MOST_PLANS):
+        if seen.peak > budget or (adds * spared > _GAIN and self._plans < _MOST_PLANS):
             if self._plans < _MOST_PLANS:
                 self.plan()
                 if any(t.choice.layouts == self.choice.layouts for t in self._tried):
@@ -398,12 +398,8 @@ class Job:
         at_peak = scaled.predicted._replace(peak=seen.peak)
         return scaled._replace(predicted=at_peak), backward
 
-    def _keep_fastest(self, budget: Optional[int]) -> None:
-        fit = [
-            t
-            for t in self._tried
-            if budget is None or t.choice.predicted.peak <= budget
-        ]
+    def _keep_fastest(self, budget: int) -> None:
+        fit = [t for t in self._tried if t.choice.predicted.peak <= budget]
         best = min(fit, key=lambda t: t.us, default=None)
         if best is not None and best.us < self._tried[-1].us * (1 - _GAIN):
             self._adopt(best.choice)

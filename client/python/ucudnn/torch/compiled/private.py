@@ -192,6 +192,9 @@ class GraphPool:
         if container is not None and container.tree_manager is not None:
             container.tree_manager.shutdown()
 
+    def __del__(self) -> None:
+        self.close()  # or what they return would keep them alive
+
 
 def _cuda_graphs() -> Tuple[Any, Dict[int, Any]]:
     """The module, and its containers by device."""
