@@ -248,6 +248,13 @@ def test_a_plan_is_one_line(caplog):
     [
         ({"budget": "much"}, "'much' is not a size"),
         ({"compiler": "gcc"}, "compile: compiler: 'gcc'; 'inductor' and 'aot_eager'"),
+        ({"allow": ["guess"]}, "compile: allow: 'guess'; 'recompute' and 'offload' are"),
+        ({"host_budget": "some"}, "'some' is not a size"),
+        ({"host_budget": 8, "allow": "recompute"}, "compile: host_budget: 8; with 'off"),
+        (
+            {"host_budget": "1GiB", "mode": "reduce-overhead"},
+            "compile: allow: 'offload' with CUDA graphs; 'offload' without them",
+        ),
         ({"mode": "fast"}, "mode or options: Unrecognized mode=fast"),
         ({"options": {"speed": 1}}, "mode or options: Unexpected .* option speed$"),
         (

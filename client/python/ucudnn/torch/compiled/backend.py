@@ -22,6 +22,8 @@ def compile(
     model: Optional[Any] = None,
     *,
     budget: Optional[Size] = None,
+    host_budget: Optional[Size] = None,
+    allow: Optional[Sequence[str]] = None,
     quiet: bool = False,
     compiler: str = "inductor",
     mode: Optional[str] = None,
@@ -48,11 +50,11 @@ def compile(
     """
     if model is None:
         return lambda one: compile(
-            one, budget=budget, quiet=quiet, compiler=compiler, mode=mode,
-            options=options, dynamic=dynamic, **keywords,
+            one, budget=budget, host_budget=host_budget, allow=allow, quiet=quiet,
+            compiler=compiler, mode=mode, options=options, dynamic=dynamic, **keywords,
         )  # fmt: skip
     chosen = _inductor_options(compiler, mode, options, dynamic)
-    job = Job(budget, compiler, quiet, chosen)
+    job = Job(budget, compiler, quiet, chosen, allow, host_budget)
     compiled = torch.compile(model, backend=job.backend, dynamic=dynamic, **keywords)
     _jobs[compiled] = job
     if isinstance(model, torch.nn.Module):
@@ -94,11 +96,13 @@ def backend(
     budget = given.pop("budget", None)
     compiler = given.pop("compiler", "inductor")
     quiet = given.pop("quiet", False)
-    key = (str(budget), compiler, quiet, mode, tuple(sorted(map(str, given.items()))))
+    allow, host_budget = given.pop("allow", None), given.pop("host_budget", None)
+    ours = map(str, (budget, compiler, quiet, mode, allow, host_budget))
+    key = (*ours, *sorted(map(str, given.items())))
     if key not in _by_options:
         try:
             chosen = _inductor_options(compiler, mode, given)
-            job = Job(budget, compiler, quiet, chosen)
+            job = Job(budget, compiler, quiet, chosen, allow, host_budget)
         except InvalidArgument as error:
             return raises(error)
         _by_options[key] = job

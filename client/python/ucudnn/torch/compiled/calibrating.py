@@ -20,6 +20,9 @@ class Scales(NamedTuple):
     def times(self, others: Scales) -> Scales:
         return Scales(*(a * b for a, b in zip(self, others)))
 
+    def apart(self, others: Scales) -> float:
+        return max(abs(a / b - 1) for a, b in zip(self, others))
+
 
 class Measured(NamedTuple):
     """Of steps under one plan: medians, and the most bytes."""

@@ -8,6 +8,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    FrozenSet,
     List,
     Mapping,
     NamedTuple,
@@ -29,16 +30,19 @@ from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.compiled.describing import Description, described
 from ucudnn.torch.compiled.memory import Watch, free_budget, surroundings
 from ucudnn.torch.compiled.naming import breaks_of, named
-from ucudnn.torch.compiled.planning import Choice, Layout, Part, planned
+from ucudnn.torch.compiled.planning import Choice, Layout, Part, Way, planned
 from ucudnn.torch.compiled.plans import CompiledPlan, PlannedValue
 
 _log = logging.getLogger("ucudnn.torch.compile")
 
 _COMPILERS = ("inductor", "aot_eager")
+_ALLOWED = ("recompute", "offload")
 # A plan is made again after the measured peak was above the budget, or so far below it
 # that a new one may gain more than this part of a step, at most so many times.
 _GAIN = 0.01
 _MOST_PLANS = 4
+# Or if values move, and passes take another time by this part.
+_APART = 0.1
 # Steps that are watched at most, if others than the planned one come between.
 _MOST_STEPS = 20
 
@@ -155,6 +159,8 @@ class Job:
         compiler: str,
         quiet: bool,
         options: Mapping[str, Any],
+        allow: Optional[Sequence[str]] = None,
+        host_budget: Optional[Size] = None,
     ) -> None:
         if compiler not in _COMPILERS:
             known = " and ".join(map(repr, _COMPILERS))
@@ -164,6 +170,16 @@ class Job:
         self.compiler = compiler
         self.quiet = quiet
         self.options = dict(options)
+        self.host_budget = None if host_budget is None else parse_size(host_budget)
+        self.allow = _allowed(allow, self.host_budget)
+        if "offload" in self.allow:
+            if self.wants_cuda_graphs:
+                raise refuse(
+                    "compile: allow", "'offload' with CUDA graphs",
+                    "'offload' without them, or 'recompute' is accepted",
+                )  # fmt: skip
+            # Inductor moves copies to where they take the least memory, beside nothing.
+            self.options.setdefault("reorder_for_peak_memory", False)
         self.watching = True  # the step is not yet known, or its plan not yet settled
         self.looked_at: Set[int] = set()  # storages of arguments, while check() runs
         self.choice: Optional[Choice] = None
@@ -250,7 +266,9 @@ class Job:
         budget = free_budget(self._device) if self.budget is None else self.budget
         begun = time.monotonic()
         try:
-            choice = planned(parts, self._watch.around, budget, self._scales)
+            choice = planned(
+                parts, self._watch.around, budget, self._scales, self._way()
+            )
         except NoPlan as error:
             told = f"{error}{breaks_of(g.module for g in graphs)}"
             raise NoPlan(told, error.least) from error
@@ -267,28 +285,39 @@ class Job:
         if not (same or self.quiet):
             _log.info("%s", self.told())
 
+    def _way(self) -> Way:
+        assert self._costs is not None
+        link = self._costs.link() if "offload" in self.allow else None
+        self._costs.save()
+        return Way("recompute" in self.allow, link, self.host_budget)
+
     def told(self) -> CompiledPlan:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
         kept: List[PlannedValue] = []
         again: List[PlannedValue] = []
+        moved: List[PlannedValue] = []
         saved = plain = 0
         for graph, layout in zip(graphs, choice.layouts):
             told = graph.described
             if told is None:
                 continue
-            numbers = {number for number, _ in layout.again} if layout else set()
+            recomputed = layout.recomputed if layout else frozenset()
+            gone = {leave.value for leave in layout.leaves} if layout else set()
             for number, value in enumerate(told.values):
                 one = PlannedValue(*named(value.node), value.bytes * graph.calls)
-                (again if number in numbers else kept).append(one)
+                if number in gone:
+                    moved.append(one)
+                else:
+                    (again if number in recomputed else kept).append(one)
             saved += told.saved_bytes(graph.saved) * graph.calls
             plain += told.saved_bytes(n.name for n in told.plain) * graph.calls
         return CompiledPlan(
-            self.bound_by, kept, again, saved, plain, choice.predicted.peak,
+            self.bound_by, kept, again, moved, saved, plain, choice.predicted.peak,
             choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
             self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
-            self.measured, not self.watching, self.looked_at,
+            choice.pinned, self.measured, not self.watching, self.looked_at,
         )  # fmt: skip
 
     def _ms(self, graphs_us: float) -> float:
@@ -359,7 +388,7 @@ class Job:
     def _measured(self, seen: Measured, choice: Choice) -> None:
         """Plans again if the step needed more than the budget, or so much less that a
         new plan may gain time; keeps the fastest that is within."""
-        self.measured = seen.peak
+        self.measured, expected = seen.peak, choice.scales
         choice, backward = self._calibrated(seen, choice)
         predicted, plain = choice.predicted, choice.plain
         budget = self.bound_by or seen.peak
@@ -367,7 +396,10 @@ class Job:
         self.choice = choice
         spared = (budget - seen.peak) / max(1, plain.peak - seen.peak)
         adds = predicted.us / plain.us - 1 if plain.us else 0.0
-        if seen.peak > budget or (adds * spared > _GAIN and self._plans < _MOST_PLANS):
+        # Copies were planned beside what takes another time.
+        wrong = bool(choice.pinned) and choice.scales.apart(expected) > _APART
+        gains = (wrong or adds * spared > _GAIN) and self._plans < _MOST_PLANS
+        if seen.peak > budget or gains:
             if self._plans < _MOST_PLANS:
                 self.plan()
                 if any(t.choice.layouts == self.choice.layouts for t in self._tried):
@@ -416,6 +448,22 @@ class Job:
                 "compiled without a plan: %s: %s", type(error).__name__, error,
                 exc_info=_log.isEnabledFor(logging.DEBUG),
             )  # fmt: skip
+
+
+def _allowed(
+    allow: Optional[Sequence[str]], host_budget: Optional[int]
+) -> FrozenSet[str]:
+    if allow is None:
+        return frozenset(_ALLOWED if host_budget else _ALLOWED[:1])
+    ways = frozenset([allow] if isinstance(allow, str) else allow)
+    for way in sorted(map(repr, ways - {*_ALLOWED})):
+        known = " and ".join(map(repr, _ALLOWED))
+        raise refuse("compile: allow", way, f"{known} are accepted")
+    if host_budget and "offload" not in ways:
+        raise refuse(
+            "compile: host_budget", host_budget, "with 'offload' in allow, it is accepted"
+        )
+    return ways
 
 
 def raises(error: Exception) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import torch
 
 from ucudnn.sizes import size_text, time_text
 from ucudnn.torch.compiled.memory import kept_by_graphs
+from ucudnn.torch.compiled.offloading import seen_on_host
 from ucudnn.torch.profiling import StepClock
 
 # A GPU that computes in less than this part of a step waits for the host.
@@ -66,6 +67,7 @@ class CompiledPlan:
     budget_bytes: Optional[int]
     kept: List[PlannedValue]
     recomputed: List[PlannedValue]
+    moved: List[PlannedValue]  # to the host and back
     saved_bytes: int  # between the passes, inputs and parameters apart
     plain_saved_bytes: int  # the same as PyTorch chooses
     predicted_peak_bytes: int
@@ -78,6 +80,7 @@ class CompiledPlan:
     device: torch.device
     # The solver's time was up: another plan may be faster.
     cut_off: bool = False
+    pinned_bytes: int = 0  # on the host, for what is moved
     # In the last steps that were measured, on a GPU.
     measured_peak_bytes: Optional[int] = None
     # No step is measured any more, and the plan stays.
@@ -86,7 +89,7 @@ class CompiledPlan:
 
     def __str__(self) -> str:
         limit = "" if self.budget_bytes is None else f" of {size_text(self.budget_bytes)}"
-        if not self.recomputed:
+        if not self.recomputed and not self.moved:
             return (
                 f"as PyTorch chooses: {size_text(self.plain_peak_bytes)}{limit}, "
                 f"{len(self.kept)} values kept"
@@ -94,7 +97,7 @@ class CompiledPlan:
         return (
             f"{size_text(self.predicted_peak_bytes)}{limit} instead of "
             f"{size_text(self.plain_peak_bytes)}: {len(self.kept)} values kept, "
-            f"{len(self.recomputed)} computed again, which adds "
+            f"{len(self.recomputed)} computed again, {len(self.moved)} moved, which adds "
             f"{time_text((self.predicted_ms - self.plain_ms) * 1e3)} to "
             f"{time_text(self.plain_ms * 1e3)}"
         )
@@ -131,10 +134,12 @@ class CompiledPlan:
             return tensor
 
         self.arguments.clear()
+        seen_on_host.clear()
         self.arguments.add(0)  # somebody looks
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             step()
-        saved = sum(n for at, n in sizes.items() if at not in self.arguments)
+        gone = self.arguments | seen_on_host
+        saved = sum(n for at, n in sizes.items() if at not in gone)
         self.arguments.clear()
         return saved
 
