@@ -60,6 +60,30 @@ def test_steps_within_a_budget_have_the_same_bits(name, part):
     assert plan.predicted_ms >= max(plan.plain_ms, plan.bound_ms)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_values_leave_for_the_host_and_return(name):
+    losses, gradients, plain = plain_of(name)
+    training, others = trained(name, budget=plain // 2, allow=["offload"])
+    assert others == losses
+    assert same_bits(training.gradients(), gradients)
+    plan = ucudnn.torch.plan_of(training.compiled)
+    assert plan.moved and not plan.recomputed
+    assert plan.pinned_bytes >= sum(one.bytes for one in plan.moved)
+    assert plan.saved_bytes + sum(one.bytes for one in plan.moved) >= plain
+    _, inputs = MODELS[name]
+    measured = plan.check(lambda: training(*inputs())).peak_bytes
+    assert measured == plan.saved_bytes <= plan.predicted_peak_bytes <= plain // 2
+
+
+def test_no_more_leaves_than_the_host_has():
+    _, _, plain = plain_of("cnn")
+    training, _ = trained("cnn", budget=plain // 2, host_budget=1000, steps=1)
+    plan = ucudnn.torch.plan_of(training.model)
+    assert plan.recomputed and not plan.moved and plan.pinned_bytes == 0
+    training, _ = trained("cnn", budget=plain // 2, host_budget=8 * plain, steps=1)
+    assert ucudnn.torch.plan_of(training.model).pinned_bytes <= 8 * plain
+
+
 @pytest.mark.parametrize("name", INDUCTOR)
 def test_inductor_follows_the_plan(name):
     losses, gradients, plain = plain_of(name, "inductor")
@@ -69,6 +93,17 @@ def test_inductor_follows_the_plan(name):
     plan = ucudnn.torch.plan_of(training.compiled)
     _, inputs = INDUCTOR[name]
     measured = plan.check(lambda: training(*inputs())).peak_bytes
+    assert measured == plan.saved_bytes <= plain // 2
+
+
+def test_inductor_moves_values():
+    losses, gradients, plain = plain_of("gpt", "inductor")
+    training, others = trained("gpt", "inductor", budget=plain // 2, allow="offload")
+    assert others == losses
+    assert same_bits(training.gradients(), gradients)
+    plan = ucudnn.torch.plan_of(training.compiled)
+    assert plan.moved and not plan.recomputed
+    measured = plan.check(lambda: training(*INDUCTOR["gpt"][1]())).peak_bytes
     assert measured == plan.saved_bytes <= plain // 2
 
 

@@ -4,12 +4,13 @@ that are computed again more than once."""
 from __future__ import annotations
 
 import bisect
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import torch
 from torch.fx.node import map_arg
 
 from ucudnn.torch.compiled.describing import Description
-from ucudnn.torch.compiled.planning import Layout
+from ucudnn.torch.compiled.planning import Layout, Leave
 
 
 def applied(graph: Any, told: Description, layout: Optional[Layout]) -> List[Any]:
@@ -21,11 +22,13 @@ def applied(graph: Any, told: Description, layout: Optional[Layout]) -> List[Any
     saved = dict.fromkeys(told.fixed)
     for number in layout.saved:
         saved[told.values[number].node] = None
-    for number, _ in layout.again:
+    for number in layout.recomputed:
         recipe = told.values[number].recipe
         assert recipe is not None
         saved.update(dict.fromkeys(recipe.inputs))
-    _Copies(graph, told, layout).apply()
+    copies = _Copies(graph, told, layout)
+    copies.apply()
+    saved.update(dict.fromkeys(copies.hosts.values()))
     return list(saved)
 
 
@@ -36,15 +39,73 @@ class _Copies:
         self.fixed = told.roots
         self.segment = told.segment  # of nodes of the backward pass
         self.saved = layout.saved
+        self.device = told.device
         self.again = dict(layout.again)
+        self.leaves = layout.leaves
         self.made: Dict[Tuple[int, int], Any] = {}  # by value and time
         self.derived: Dict[Any, Any] = {}
+        self.hosts: Dict[int, Any] = {}  # by value: what it is on the host
+        self.fetched: Dict[Tuple[int, int], Any] = {}  # by value and time
 
     def apply(self) -> None:
-        for node, segment in self.segment.items():
-            if node.op == "call_function":
-                with self.graph.inserting_before(node):
-                    node.args, node.kwargs = self._mapped(node, segment, None)
+        backward = [n for n in self.segment if n.op == "call_function"]
+        if self.leaves:
+            self._hoist(backward[0])
+        for leave in self.leaves:
+            self._leave(leave, list(self.number), backward[0])
+        fetches = [
+            (segment, number, time)
+            for number, begins in self.again.items()
+            for time, (segment, way) in enumerate(begins, 1)
+            if way == "fetch"
+        ]
+        waiting = sorted(fetches, reverse=True)
+        for node in backward:
+            segment = self.segment[node]
+            with self.graph.inserting_before(node):
+                while waiting and waiting[-1][0] <= segment:
+                    _, number, time = waiting.pop()
+                    self.fetched[number, time] = self._call(
+                        "fetch", self.hosts[number], self.device
+                    )
+                node.args, node.kwargs = self._mapped(node, segment, None)
+
+    def _hoist(self, end: Any) -> None:
+        """Moves values, and what they are computed from, before the backward pass, in
+        whose midst autograd may have traced them."""
+        order = list(self.graph.nodes)
+        behind = [n for n in order[order.index(end) :] if n not in self.segment]
+        waiting, needed = list(self.number), set()
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                waiting += node.all_input_nodes
+        for node in behind:
+            if node in needed:
+                end.prepend(node)
+
+    def _leave(self, leave: Leave, nodes: Sequence[Any], end: Any) -> None:
+        """Copies a value to the host, and frees it, after forward segments; or as the
+        pass ends."""
+        node = nodes[leave.value]
+        with self.graph.inserting_after(nodes[min(leave.copied, len(nodes) - 1)]):
+            host = self._call("leave", node)
+        after = host if leave.freed <= leave.copied else None
+        if after is None and leave.freed < len(nodes):
+            after = nodes[leave.freed]
+        place = self.graph.inserting_after(after) if after is not None else None
+        with place or self.graph.inserting_before(end):
+            self.hosts[leave.value] = self._call("left", host, node)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """A node of one of the operators of offloading.py."""
+        operator = getattr(torch.ops.ucudnn, name).default
+        node = self.graph.create_node("call_function", operator, args)
+        node.meta["val"] = operator(
+            *(one.meta["val"] if isinstance(one, torch.fx.Node) else one for one in args)
+        )
+        return node
 
     def _mapped(self, node: Any, segment: int, fresh: Optional[Dict[Any, Any]]) -> Any:
         def map_one(one: Any) -> Any:
@@ -78,14 +139,16 @@ class _Copies:
     def _value(self, number: int, node: Any, segment: int) -> Any:
         """A value as it was last computed before the segment."""
         begins = self.again.get(number, ())
-        times = bisect.bisect_right(begins, segment)
+        times = bisect.bisect_right([at for at, _ in begins], segment)
         if times == 0:
             return node
         key = (number, times)
+        if key in self.fetched and key not in self.made:
+            self.made[key] = self._call("arrived", self.fetched[key], self.hosts[number])
         if key not in self.made:
             again = times > 1 or number in self.saved
             fresh: Optional[Dict[Any, Any]] = {} if again else None
-            at = begins[times - 1]
+            at, _ = begins[times - 1]
             args, kwargs = self._mapped(node, at, fresh)
             if again or args != node.args or kwargs != node.kwargs:
                 self.made[key] = self._copy(node, args, kwargs)

@@ -22,6 +22,8 @@ def compile(
     model: Optional[Any] = None,
     *,
     budget: Optional[Size] = None,
+    host_budget: Optional[Size] = None,
+    allow: Optional[Sequence[str]] = None,
     quiet: bool = False,
     compiler: str = "inductor",
     mode: Optional[str] = None,
@@ -37,7 +39,9 @@ def compile(
     the GPU has free, less a margin. On the CPU it bounds the bytes that are saved
     between forward and backward pass; without one nothing is planned.
 
-    The rest is as torch.compile takes it. `compiler` is "inductor", or "aot_eager",
+    The rest is as torch.compile takes it, `mode="reduce-overhead"` for CUDA graphs
+    among it: these are captured once a plan was measured without them, and what they
+    keep for themselves counts. `compiler` is "inductor", or "aot_eager",
     which plans but generates no code. `plan_of(model)` tells the plan, once the first
     step has run; the first steps on a GPU are measured, and planned again, until they
     are within the budget. A budget that is too small raises NoPlan in the first step,
@@ -46,11 +50,11 @@ def compile(
     """
     if model is None:
         return lambda one: compile(
-            one, budget=budget, quiet=quiet, compiler=compiler, mode=mode,
-            options=options, dynamic=dynamic, **keywords,
+            one, budget=budget, host_budget=host_budget, allow=allow, quiet=quiet,
+            compiler=compiler, mode=mode, options=options, dynamic=dynamic, **keywords,
         )  # fmt: skip
-    chosen = {**_of_mode(mode), **(options or {})}
-    job = Job(budget, compiler, quiet, chosen)
+    chosen = _inductor_options(compiler, mode, options, dynamic)
+    job = Job(budget, compiler, quiet, chosen, allow, host_budget)
     compiled = torch.compile(model, backend=job.backend, dynamic=dynamic, **keywords)
     _jobs[compiled] = job
     if isinstance(model, torch.nn.Module):
@@ -58,10 +62,25 @@ def compile(
     return compiled
 
 
-def _of_mode(mode: Optional[str]) -> Dict[str, Any]:
-    if mode in (None, "default"):
+def _inductor_options(
+    compiler: str,
+    mode: Optional[str],
+    options: Optional[Mapping[str, Any]],
+    dynamic: Optional[bool] = None,
+) -> Dict[str, Any]:
+    if compiler != "inductor":
+        for name, value in (("mode", mode), ("options", options)):
+            if value and value != "default":
+                raise refuse(
+                    f"compile: {name}", repr(value),
+                    f"with compiler {compiler!r}, none is accepted",
+                )  # fmt: skip
         return {}
-    return private.options_of(mode)
+    try:
+        return private.inductor_options(mode, options or {}, dynamic)
+    except RuntimeError as error:
+        told = str(error).partition(", known options")[0]
+        raise InvalidArgument(f"compile: mode or options: {told}") from error
 
 
 def backend(
@@ -77,10 +96,13 @@ def backend(
     budget = given.pop("budget", None)
     compiler = given.pop("compiler", "inductor")
     quiet = given.pop("quiet", False)
-    key = (str(budget), compiler, quiet, mode, tuple(sorted(map(str, given.items()))))
+    allow, host_budget = given.pop("allow", None), given.pop("host_budget", None)
+    ours = map(str, (budget, compiler, quiet, mode, allow, host_budget))
+    key = (*ours, *sorted(map(str, given.items())))
     if key not in _by_options:
         try:
-            job = Job(budget, compiler, quiet, {**_of_mode(mode), **given})
+            chosen = _inductor_options(compiler, mode, given)
+            job = Job(budget, compiler, quiet, chosen, allow, host_budget)
         except InvalidArgument as error:
             return raises(error)
         _by_options[key] = job

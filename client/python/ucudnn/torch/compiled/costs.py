@@ -3,12 +3,13 @@ shape and kept in the folder of ucudnn's caches, `torch/nodes/KIND.json`."""
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
 import operator
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -17,6 +18,7 @@ from ucudnn.torch.compiled import private
 from ucudnn.torch.devices import find_device
 from ucudnn.torch.parallel.cache import StepCache, keep
 from ucudnn.torch.profiling import out_of_memory
+from ucudnn.torch.saved.links import link_of
 from ucudnn.torch.timing import times_of
 
 _log = logging.getLogger("ucudnn.torch.compile")
@@ -72,6 +74,14 @@ class Costs:
         ):
             return self.moved(size)
         return self._known(_key(node), lambda: self._run(node, size))
+
+    def link(self) -> Tuple[float, float]:
+        """Bytes a microsecond to the host, and back."""
+        rates = functools.lru_cache(link_of(self.device).rates)
+        return (
+            self._known("to the host", lambda: rates()[0]),
+            self._known("from the host", lambda: rates()[1]),
+        )
 
     def save(self) -> None:
         if not self._new or self._path is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from typing import (
     Any,
     Callable,
     Dict,
+    FrozenSet,
     List,
     Mapping,
     NamedTuple,
@@ -25,28 +25,34 @@ from ucudnn.sizes import Size, parse_size, size_text, time_text
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.applying import applied
+from ucudnn.torch.compiled.calibrating import Backward, Measured, Scales, ratios
 from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.compiled.describing import Description, described
 from ucudnn.torch.compiled.memory import Watch, free_budget, surroundings
-from ucudnn.torch.compiled.planning import Choice, Layout, Part, planned
+from ucudnn.torch.compiled.naming import breaks_of, named
+from ucudnn.torch.compiled.planning import Choice, Layout, Part, Way, planned
 from ucudnn.torch.compiled.plans import CompiledPlan, PlannedValue
 
 _log = logging.getLogger("ucudnn.torch.compile")
 
 _COMPILERS = ("inductor", "aot_eager")
+_ALLOWED = ("recompute", "offload")
 # A plan is made again after the measured peak was above the budget, or so far below it
 # that a new one may gain more than this part of a step, at most so many times.
 _GAIN = 0.01
 _MOST_PLANS = 4
+# Or if values move, and passes take another time by this part.
+_APART = 0.1
 # Steps that are watched at most, if others than the planned one come between.
 _MOST_STEPS = 20
 
 
 class Tried(NamedTuple):
-    """A plan under which a step was measured."""
+    """A plan under which steps were measured."""
 
     us: float
     choice: Choice
+    backward: Backward
 
 
 class Graph:
@@ -58,11 +64,12 @@ class Graph:
         self.run: Optional[Callable[..., Any]] = None
         self.described: Optional[Description] = None
         self.layout: Optional[Layout] = None  # by the plan
-        self.compiled_for: Optional[Layout] = None
+        self.pool: Optional[private.GraphPool] = None  # it runs as CUDA graphs, there
         self.calls = 1  # in a step
         self.saved: List[str] = []  # names of nodes
         self.inputs: Sequence[Any] = ()  # while it is compiled
-        self.planned = True  # unless that failed
+        self.planned = True  # unless that failed, or it has no backward pass
+        self._compiled_for: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         if self.job.watching or self.job.looked_at:
@@ -70,10 +77,15 @@ class Graph:
         assert self.run is not None
         return self.run(*arguments)
 
+    def is_stale(self) -> bool:
+        """Whether it was compiled for another plan."""
+        return bool(self._compiled_for != (self.layout, self.pool))
+
     def compile(self, inputs: Sequence[Any]) -> None:
         """By the plan; the first time it is made meanwhile. `inputs` are fake or real
         tensors."""
         self.inputs = inputs
+        self.planned = self.planned and private.trains(inputs)
         try:
             self._compile()
         except (NoPlan, InvalidArgument):
@@ -82,17 +94,25 @@ class Graph:
             if self.layout is None:
                 raise
             self.job.warn(error)
-            self.planned, self.described = False, None
-            self._compile()
+            self._without_plan()
+        if self.planned and self.described is None and self.job.wants_cuda_graphs:
+            self._without_plan()
         self.inputs = ()
-        self.compiled_for = self.layout
+        self._compiled_for = self.layout, self.pool
+
+    def _without_plan(self) -> None:
+        self.planned, self.described = False, None
+        self._compile()
 
     def _compile(self) -> None:
         begun = time.monotonic()
+        options = dict(self.job.options)
+        if self.job.wants_cuda_graphs:
+            # Plans are measured without them first, pass by pass.
+            options[private.CUDA_GRAPHS] = self.pool is not None or not self.planned
         self.run = private.compile_graph(
-            private.copied(self.module), self.inputs, self, self.job.compiler,
-            self.job.options,
-        )  # fmt: skip
+            private.copied(self.module), self.inputs, self, self.job.compiler, options
+        )
         _log.debug("compiled in %.1f s", time.monotonic() - begun)
 
     def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
@@ -139,6 +159,8 @@ class Job:
         compiler: str,
         quiet: bool,
         options: Mapping[str, Any],
+        allow: Optional[Sequence[str]] = None,
+        host_budget: Optional[Size] = None,
     ) -> None:
         if compiler not in _COMPILERS:
             known = " and ".join(map(repr, _COMPILERS))
@@ -148,6 +170,16 @@ class Job:
         self.compiler = compiler
         self.quiet = quiet
         self.options = dict(options)
+        self.host_budget = None if host_budget is None else parse_size(host_budget)
+        self.allow = _allowed(allow, self.host_budget)
+        if "offload" in self.allow:
+            if self.wants_cuda_graphs:
+                raise refuse(
+                    "compile: allow", "'offload' with CUDA graphs",
+                    "'offload' without them, or 'recompute' is accepted",
+                )  # fmt: skip
+            # Inductor moves copies to where they take the least memory, beside nothing.
+            self.options.setdefault("reorder_for_peak_memory", False)
         self.watching = True  # the step is not yet known, or its plan not yet settled
         self.looked_at: Set[int] = set()  # storages of arguments, while check() runs
         self.choice: Optional[Choice] = None
@@ -157,9 +189,8 @@ class Job:
         self._planned: List[Graph] = []  # in the order of their forward passes
         self._device = torch.device("cpu")
         self.measured: Optional[int] = None  # peak of the last step that was measured
-        # As the last measured step had it: what the graphs took of what was predicted,
-        # and what the rest of the step took.
-        self._scale, self._rest_us = 1.0, 0.0
+        self._scales = Scales()  # as the last measured steps had them
+        self._rest_us = 0.0  # what else than the graphs they took
         self._tried: List[Tried] = []
         self._warned = False
         self._plans = 0
@@ -169,6 +200,12 @@ class Job:
         """What torch.compile calls with each graph. Errors of planning are raised by
         the graph's first call, because Dynamo would wrap or swallow them here."""
         module = private.copied(module)
+        if self.wants_cuda_graphs and _device(inputs).type != "cuda":
+            _log.warning(
+                "compile: CUDA graphs, which mode or options ask for, need a GPU; on "
+                "the CPU nothing changes"
+            )
+            self.options[private.CUDA_GRAPHS] = False
         if any(map(private.symbolic, inputs)):
             return Dispatcher(self, module)
         graph = Graph(self, module)
@@ -177,6 +214,10 @@ class Job:
         except (NoPlan, InvalidArgument) as error:
             return raises(error)
         return graph
+
+    @property
+    def wants_cuda_graphs(self) -> bool:
+        return bool(self.options.get(private.CUDA_GRAPHS))
 
     def compile(self, graph: Graph, inputs: Sequence[Any]) -> None:
         self.watching, self._steps, self._plans = True, 0, 0
@@ -192,6 +233,10 @@ class Job:
     ) -> Optional[Description]:
         """None: there is nothing to plan, or planning failed."""
         device = _device(inputs)
+        if device.type not in ("cuda", "cpu"):
+            raise refuse(
+                "compile: device", device, "GPUs of CUDA and the CPU are accepted"
+            )
         if self.budget is None and device.type != "cuda":
             return None
         try:
@@ -221,9 +266,12 @@ class Job:
         budget = free_budget(self._device) if self.budget is None else self.budget
         begun = time.monotonic()
         try:
-            choice = planned(parts, self._watch.around, budget)
-        except NoPlan:
-            raise
+            choice = planned(
+                parts, self._watch.around, budget, self._scales, self._way()
+            )
+        except NoPlan as error:
+            told = f"{error}{breaks_of(g.module for g in graphs)}"
+            raise NoPlan(told, error.least) from error
         except Exception as error:
             self.warn(error)
             return
@@ -237,32 +285,43 @@ class Job:
         if not (same or self.quiet):
             _log.info("%s", self.told())
 
+    def _way(self) -> Way:
+        assert self._costs is not None
+        link = self._costs.link() if "offload" in self.allow else None
+        self._costs.save()
+        return Way("recompute" in self.allow, link, self.host_budget)
+
     def told(self) -> CompiledPlan:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
         kept: List[PlannedValue] = []
         again: List[PlannedValue] = []
+        moved: List[PlannedValue] = []
         saved = plain = 0
         for graph, layout in zip(graphs, choice.layouts):
             told = graph.described
             if told is None:
                 continue
-            numbers = {number for number, _ in layout.again} if layout else set()
+            recomputed = layout.recomputed if layout else frozenset()
+            gone = {leave.value for leave in layout.leaves} if layout else set()
             for number, value in enumerate(told.values):
-                one = PlannedValue(*_named(value.node), value.bytes * graph.calls)
-                (again if number in numbers else kept).append(one)
+                one = PlannedValue(*named(value.node), value.bytes * graph.calls)
+                if number in gone:
+                    moved.append(one)
+                else:
+                    (again if number in recomputed else kept).append(one)
             saved += told.saved_bytes(graph.saved) * graph.calls
             plain += told.saved_bytes(n.name for n in told.plain) * graph.calls
         return CompiledPlan(
-            self.bound_by, kept, again, saved, plain, choice.predicted.peak,
+            self.bound_by, kept, again, moved, saved, plain, choice.predicted.peak,
             choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
             self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
-            self.measured, self.looked_at,
+            choice.pinned, self.measured, not self.watching, self.looked_at,
         )  # fmt: skip
 
     def _ms(self, graphs_us: float) -> float:
-        return (graphs_us * self._scale + self._rest_us) / 1e3
+        return (graphs_us + self._rest_us) / 1e3
 
     def call(self, graph: Graph, arguments: Sequence[Any]) -> Any:
         """A graph's call in a step that is watched."""
@@ -278,7 +337,7 @@ class Job:
             return graph.run(*arguments)
         if watch.between_steps():
             self._step_done(watch)
-        if graph.compiled_for != graph.layout:
+        if graph.is_stale():
             graph.compile(private.faked(arguments))
             watch.compiled()
         return watch.forward(graph, arguments)
@@ -286,38 +345,61 @@ class Job:
     def _step_done(self, watch: Watch) -> None:
         """Plans again where the step was not as expected, and no longer watches it
         where it was."""
-        seen = watch.step_done(self._planned, self.choice)
+        enough = watch.step_done(self._planned, self.choice)
         self._steps += 1
-        self.watching = self._steps < _MOST_STEPS
+        # What is stale must be compiled before it runs again.
+        stale = any(graph.is_stale() for graph in self._planned)
+        self.watching = stale or self._steps < _MOST_STEPS
         calls = [watch.calls.get(g, g.calls) for g in self._planned]
-        if seen is not None and calls != [g.calls for g in self._planned]:
+        if enough is not None and calls != [g.calls for g in self._planned]:
             for graph, count in zip(self._planned, calls):
                 graph.calls = count
             self.plan()
-        elif seen:
-            if watch.peak is not None and self.choice is not None:
-                self._measured(watch, self.choice, watch.peak)
-            if all(g.compiled_for == g.layout for g in self._planned):
+        elif enough:
+            if watch.measured is not None and self.choice is not None:
+                self._measured(watch.measured, self.choice)
+            if any(graph.is_stale() for graph in self._planned):
+                if any(graph.pool is not None for graph in self._planned):
+                    self._into_new_pool()
+                self.watching, self._steps = True, 0
+            elif self.wants_cuda_graphs and not all(g.pool for g in self._planned):
+                self._capture(watch)
+            else:
                 self.watching = False
         if not self.watching:
             watch.close()
 
-    def _measured(self, watch: Watch, choice: Choice, peak: int) -> None:
+    def _capture(self, watch: Watch) -> None:
+        """Has the planned graphs compiled again, to run as CUDA graphs."""
+        assert self.choice is not None
+        self.watching, self._steps, self._plans, self._tried = True, 0, 0, []
+        passes = self.choice.predicted.peak - watch.around.base
+        watch.around.captured(passes)
+        self._into_new_pool()
+        self.plan()
+
+    def _into_new_pool(self) -> None:
+        for old in {graph.pool for graph in self._planned if graph.pool is not None}:
+            old.close()
+        pool = private.GraphPool(self._device)
+        for graph in self._planned:
+            graph.pool = pool
+
+    def _measured(self, seen: Measured, choice: Choice) -> None:
         """Plans again if the step needed more than the budget, or so much less that a
         new plan may gain time; keeps the fastest that is within."""
-        predicted, plain, budget = choice.predicted, choice.plain, self.bound_by or peak
-        self.measured = peak
-        self._scale = watch.graphs_us / predicted.us if predicted.us else 1.0
-        self._rest_us = max(0.0, watch.us - watch.graphs_us)
-        self.choice = choice._replace(predicted=predicted._replace(peak=peak))
-        self._tried.append(Tried(watch.us, self.choice))
-        _log.debug(
-            "measured: %s, %s, of which the graphs %s", time_text(watch.us),
-            size_text(peak), time_text(watch.graphs_us),
-        )  # fmt: skip
+        self.measured, expected = seen.peak, choice.scales
+        choice, backward = self._calibrated(seen, choice)
+        predicted, plain = choice.predicted, choice.plain
+        budget = self.bound_by or seen.peak
+        self._tried.append(Tried(seen.us, choice, backward))
+        self.choice = choice
+        spared = (budget - seen.peak) / max(1, plain.peak - seen.peak)
         adds = predicted.us / plain.us - 1 if plain.us else 0.0
-        spared = (budget - peak) / max(1, plain.peak - peak)
-        if peak > budget or (adds * spared > _GAIN and self._plans < _MOST_PLANS):
+        # Copies were planned beside what takes another time.
+        wrong = bool(choice.pinned) and choice.scales.apart(expected) > _APART
+        gains = (wrong or adds * spared > _GAIN) and self._plans < _MOST_PLANS
+        if seen.peak > budget or gains:
             if self._plans < _MOST_PLANS:
                 self.plan()
                 if any(t.choice.layouts == self.choice.layouts for t in self._tried):
@@ -325,9 +407,28 @@ class Job:
                 return
             _log.warning(
                 "a step takes %s, more than its budget of %s",
-                size_text(peak), size_text(budget),
+                size_text(seen.peak), size_text(budget),
             )  # fmt: skip
         self._keep_fastest(budget)
+
+    def _calibrated(self, seen: Measured, choice: Choice) -> Tuple[Choice, Backward]:
+        """What was chosen, with the time and peak that were measured."""
+        expected = (
+            choice.forward_us, choice.plain.us - choice.forward_us, choice.added_us
+        )  # fmt: skip
+        backward = choice.added_us / choice.scales.again, seen.backward_us
+        told = ratios(seen, expected, choice.scales, [t.backward for t in self._tried])
+        self._rest_us = max(0.0, seen.us - seen.forward_us - seen.backward_us)
+        _log.debug(
+            "measured: %s, %s; passes of %s and %s, %.2f and %.2f of the expected",
+            time_text(seen.us), size_text(seen.peak), time_text(seen.forward_us),
+            time_text(seen.backward_us), told.forward,
+            seen.backward_us / max(1e-9, sum(expected[1:])),
+        )  # fmt: skip
+        scaled = choice.scaled(told)
+        self._scales = scaled.scales
+        at_peak = scaled.predicted._replace(peak=seen.peak)
+        return scaled._replace(predicted=at_peak), backward
 
     def _keep_fastest(self, budget: int) -> None:
         fit = [t for t in self._tried if t.choice.predicted.peak <= budget]
@@ -349,6 +450,22 @@ class Job:
             )  # fmt: skip
 
 
+def _allowed(
+    allow: Optional[Sequence[str]], host_budget: Optional[int]
+) -> FrozenSet[str]:
+    if allow is None:
+        return frozenset(_ALLOWED if host_budget else _ALLOWED[:1])
+    ways = frozenset([allow] if isinstance(allow, str) else allow)
+    for way in sorted(map(repr, ways - {*_ALLOWED})):
+        known = " and ".join(map(repr, _ALLOWED))
+        raise refuse("compile: allow", way, f"{known} are accepted")
+    if host_budget and "offload" not in ways:
+        raise refuse(
+            "compile: host_budget", host_budget, "with 'offload' in allow, it is accepted"
+        )
+    return ways
+
+
 def raises(error: Exception) -> Callable[..., Any]:
     def refused(*_: Any) -> Any:
         raise error
@@ -362,16 +479,3 @@ def _device(inputs: Sequence[Any]) -> torch.device:
         if one.device.type == "cuda":
             return one.device
     return tensors[0].device if tensors else torch.device("cpu")
-
-
-def _named(node: Any) -> Tuple[str, str]:
-    """The module and the operator that made it."""
-    while getattr(node.target, "__name__", "") == "getitem":
-        node = node.args[0]
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path = str(stack[-1][0]) if stack else ""
-    path = re.sub(r"^L\['\w+'\]\.?(_orig_mod\.)?", "", path)
-    packet = getattr(node.target, "overloadpacket", node.target)
-    return path, str(packet)
-
-

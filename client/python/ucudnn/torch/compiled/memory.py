@@ -3,11 +3,15 @@ run."""
 
 from __future__ import annotations
 
+import contextlib
+import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from ucudnn.torch.compiled import private
+from ucudnn.torch.compiled.calibrating import Measured
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
 
@@ -17,8 +21,11 @@ _MARGIN = 16
 # its step needs besides: Adam's.
 _STATE, _TEMPORARY = 2, 1
 
-# Steps after something was compiled: the first takes memory for that, both take longer.
-_WARM_UP = 2
+# Steps after something was compiled: the first takes memory for that, and CUDA graphs
+# are captured in the second.
+_WARM_UP = 3
+# Steps that are measured; nobody waits for the GPU between them.
+_MEASURED = 5
 
 
 def free_budget(device: torch.device) -> Optional[int]:
@@ -39,7 +46,28 @@ def surroundings(inputs: Sequence[Any], device: torch.device) -> Surroundings:
     trained = sum(bytes_of(t) for t in tensors if t.requires_grad and t.is_leaf)
     if used < bytes_of(tensors) + trained * _STATE * 3 // 4:
         used += trained * _STATE
-    return Surroundings(base=used, after=trained * (1 + _TEMPORARY))
+    return Surroundings(
+        base=used, gradients=trained, after=trained * (1 + _TEMPORARY)
+    )
+
+
+def kept_by_graphs(device: torch.device) -> int:
+    """Bytes that CUDA graphs keep for themselves and that no tensor has."""
+    segments = torch.cuda.memory_snapshot()
+    return sum(
+        int(one["total_size"]) - int(one["allocated_size"])
+        for one in segments
+        if tuple(one["segment_pool_id"]) != (0, 0) and one["device"] == device.index
+    )
+
+
+class _Lap:
+    """Events of one step."""
+
+    def __init__(self, begun: Any) -> None:
+        self.begun = begun
+        self.forward: List[Tuple[Any, Any]] = []
+        self.backward: List[Tuple[Any, Any]] = []
 
 
 class Watch:
@@ -50,7 +78,7 @@ class Watch:
         self.around = Surroundings()
         self.order: List[Any] = []  # graphs, by their first forward pass
         self.calls: Dict[Any, int] = {}
-        self.peak: Optional[int] = None  # of the last step that was measured
+        self.measured: Optional[Measured] = None  # the last steps; None: not on a GPU
         self._device = device
         self._gpu = device.type == "cuda"
         self._backward = False  # has begun in this step
@@ -58,15 +86,12 @@ class Watch:
         self._forward: Dict[Any, int] = {}
         self._behind: Dict[Any, int] = {}  # backward
         self._between = self._after = 0
-        self._begun: Optional[Any] = None  # an event, as the step began
-        self._passes: List[Tuple[Any, Any]] = []  # events around each of the graphs'
-        # Of the last step that was measured, and of its graphs.
-        self.us = self.graphs_us = 0.0
+        self._laps: List[_Lap] = []
         self._hook: Optional[Any] = None
 
     def expect(self, around: Surroundings) -> None:
         """Before the first graph of a step runs."""
-        self._fresh = _WARM_UP
+        self.compiled()
         if self._gpu and self._hook is None:
             # Others may reset the statistics between two steps.
             self._hook = register_optimizer_step_post_hook(self._optimized)
@@ -86,25 +111,51 @@ class Watch:
         self, planned: Sequence[Any], choice: Optional[Choice]
     ) -> Optional[bool]:
         """As the next step begins: None if another step than the planned one ran;
-        otherwise whether it was measured. Corrects what the next plan expects."""
+        otherwise whether enough were measured. Corrects what the next plan expects."""
         same = list(self.order) == list(planned)
-        measured = same and self._fresh == 0
-        self.peak = None
-        if self._gpu and measured and choice is not None:
-            self._correct(choice)
-        self.order, self._forward, self._behind = [], {}, {}
-        self._between, self._after, self._passes = 0, 0, []
-        self._backward, self._fresh = False, max(0, self._fresh - 1)
-        return measured if same else None
+        steps = _MEASURED if self._gpu and choice is not None else 1
+        enough = same and self._fresh == 0 and len(self._laps) >= steps
+        self.measured = None
+        if self._gpu and enough and choice is not None:
+            self.measured = self._seen()
+            self._correct(choice, self.measured.peak)
+        if enough or not same or self._fresh:
+            self._forward, self._behind, self._laps = {}, {}, []
+            self._between = self._after = 0
+        self.order, self._backward = [], False
+        self._fresh = max(0, self._fresh - 1)
+        return enough if same else None
 
-    def _correct(self, choice: Choice) -> None:
+    def _captured(self) -> bool:
+        """Whether the step's graphs run as CUDA graphs."""
+        return all(graph.pool is not None for graph in self.order)
+
+    def _seen(self) -> Measured:
+        self._after = max(self._after, self._reset())
+        peak = max(
+            self._after, self._between, *self._forward.values(), *self._behind.values()
+        )
+        ended = self._event()
+        ended.synchronize()
+        begins = [lap.begun for lap in self._laps] + [ended]
+
+        def median(passes: List[List[Tuple[Any, Any]]]) -> float:
+            return 1e3 * statistics.median(
+                sum(a.elapsed_time(b) for a, b in one) for one in passes
+            )
+
+        return Measured(
+            median([[lap] for lap in zip(begins, begins[1:])]),
+            median([lap.forward for lap in self._laps]),
+            median([lap.backward for lap in self._laps]),
+            peak + (kept_by_graphs(self._device) if self._captured() else 0),
+        )
+
+    def _correct(self, choice: Choice, peak: int) -> None:
         around, told = self.around, choice.predicted
-        after = max(self._after, self._reset())
-        if self._begun is not None:
-            ended = self._event()
-            ended.synchronize()
-            self.us = self._begun.elapsed_time(ended) * 1e3
-            self.graphs_us = sum(a.elapsed_time(b) * 1e3 for a, b in self._passes)
+        if self._captured():
+            around.base += peak - told.peak
+            return
         for n, graph in enumerate(self.order):
             for more, seen, expected in (
                 (around.forward, self._forward, told.forward),
@@ -112,10 +163,7 @@ class Watch:
             ):
                 more[n] = more.get(n, 0) + seen.get(graph, expected[n]) - expected[n]
         around.between += self._between - told.between
-        around.after += after - told.after
-        self.peak = max(
-            after, self._between, *self._forward.values(), *self._behind.values()
-        )
+        around.after += self._after - told.after
 
     def close(self) -> None:
         """Nothing more is watched."""
@@ -135,30 +183,36 @@ class Watch:
 
     def forward(self, graph: Any, arguments: Sequence[Any]) -> Any:
         if not self.order:
-            self._begun = self._event()
+            self._laps.append(_Lap(self._event()))
         if graph not in self.order:
             self.order.append(graph)
+        lap, pool = self._laps[-1], graph.pool
         self._reset()
         begun = self._event()
-        result = graph.run(*arguments)
-        self._passes.append((begun, self._event()))
+        with private.using(pool):
+            result = graph.run(*arguments)
+        lap.forward.append((begun, self._event()))
         self._note(self._forward, graph)
         node = _node_of(result)
         if node is None:
             return result
 
-        begin: List[Any] = []
+        begin: List[Tuple[Any, contextlib.ExitStack]] = []
 
         def begins(*_: Any) -> None:
             self._between = max(self._between, self._reset())
-            begin.append(self._event())
+            used = contextlib.ExitStack()
+            used.enter_context(private.using(pool))
+            begin.append((self._event(), used))
             if not self._backward:
                 self._backward, self.calls = True, {}
             self.calls[graph] = self.calls.get(graph, 0) + 1
 
         def ends(*_: Any) -> None:
             if begin:
-                self._passes.append((begin.pop(), self._event()))
+                begun, used = begin.pop()
+                used.close()
+                lap.backward.append((begun, self._event()))
             self._note(self._behind, graph)
 
         node.register_prehook(begins)

@@ -7,18 +7,29 @@ the graphs as one recorded step, which libucudnn_solve plans.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
+from ucudnn.torch.compiled.calibrating import Scales
 from ucudnn.torch.compiled.describing import Description, Segment
 
-# Nothing moves.
-_LINK = {"d2h_bytes_per_us": 1.0, "h2d_bytes_per_us": 1.0}
 _SECONDS = 20.0
 # What a step on a GPU may need more the next time: one in so many bytes, and a MiB.
 _BETWEEN = 50
 _SLACK = 1 << 20
+# Of the memory of CUDA graphs, one in so many bytes lies between tensors.
+_LOST = 32
 
 
 @dataclass
@@ -34,11 +45,19 @@ class Surroundings:
     """Bytes in use that the graphs do not tell."""
 
     base: int = 0  # always: parameters, optimizer state, inputs
-    after: int = 0  # more, after the backward pass: what the optimizer needs
+    gradients: int = 0
+    # More, after the backward pass: gradients, and what the optimizer needs.
+    after: int = 0
     between: int = 0
     # What measured steps had more than predicted, by graph.
     forward: Dict[int, int] = field(default_factory=dict)
     backward: Dict[int, int] = field(default_factory=dict)
+
+    def captured(self, passes: int) -> None:
+        """From now on CUDA graphs keep what the passes take, `passes` bytes and what
+        is lost between them, while the optimizer runs, too."""
+        self.base += max(0, self.after - self.gradients) + passes // _LOST
+        self.after = self.gradients
 
 
 class Predicted(NamedTuple):
@@ -51,36 +70,93 @@ class Predicted(NamedTuple):
     after: int
 
 
+class Way(NamedTuple):
+    """How plans may have values elsewhere than in the device's memory."""
+
+    recompute: bool = True
+    # Rates to the host and back, in bytes a microsecond; None: nothing moves.
+    link: Optional[Tuple[float, float]] = None
+    host_budget: Optional[int] = None  # bytes
+
+
+class Leave(NamedTuple):
+    """A value leaves for the host."""
+
+    value: int
+    copied: int  # after this forward segment
+    freed: int
+
+
 class Layout(NamedTuple):
     """Where the values of a graph are in its backward pass."""
 
     saved: FrozenSet[int]  # there when it begins
-    # Values that are computed again, with the backward segments from which on they
-    # are there.
-    again: Tuple[Tuple[int, Tuple[int, ...]], ...]
+    # Values that return, with the backward segments from which on they are there, and
+    # whether they are computed again or fetched.
+    again: Tuple[Tuple[int, Tuple[Tuple[int, str], ...]], ...]
+    leaves: Tuple[Leave, ...] = ()
+
+    @property
+    def recomputed(self) -> FrozenSet[int]:
+        return frozenset(
+            value
+            for value, begins in self.again
+            if any(way == "recompute" for _, way in begins)
+        )
 
 
 class Choice(NamedTuple):
+    """Times are of the graphs."""
+
     layouts: List[Optional[Layout]]  # by graph; None: as PyTorch chooses
     predicted: Predicted
     plain: Predicted
+    forward_us: float
     bound_us: float
     cut_off: bool
+    scales: Scales  # of the nodes' times
+    pinned: int = 0  # bytes of host memory
+
+    @property
+    def added_us(self) -> float:
+        return self.predicted.us - self.plain.us
+
+    def scaled(self, ratios: Scales) -> Choice:
+        """If the passes take so much more than was expected."""
+        forward = self.forward_us * ratios.forward
+        plain = forward + (self.plain.us - self.forward_us) * ratios.backward
+
+        def scaled(us: float) -> float:
+            return plain + (us - self.plain.us) * ratios.again
+
+        return self._replace(
+            predicted=self.predicted._replace(us=scaled(self.predicted.us)),
+            plain=self.plain._replace(us=plain),
+            forward_us=forward,
+            bound_us=scaled(self.bound_us),
+            scales=self.scales.times(ratios),
+        )
 
 
 def planned(
-    parts: Sequence[Part], around: Surroundings, budget: Optional[int]
+    parts: Sequence[Part],
+    around: Surroundings,
+    budget: Optional[int],
+    scales: Scales = Scales(),
+    way: Way = Way(),
 ) -> Choice:
     """The fastest plan within `budget` bytes; without one, or where PyTorch's choice
-    needs no more, that. Raises NoPlan with the least budget."""
-    step = _Step(parts, around)
-    plain = step.plain()
+    needs no more, that. If what leaves exceeds the host's budget, nothing does. Raises
+    NoPlan with the least budget."""
+    step = _Step(parts, around, scales)
+    plain, forward_us = step.plain(), step.forward_us()
     if budget is None or plain.peak <= budget:
-        return Choice([None] * len(parts), plain, plain, plain.us, False)
+        stay: List[Optional[Layout]] = [None] * len(parts)
+        return Choice(stay, plain, plain, forward_us, plain.us, False, scales)
     try:
-        answer = solve_recorded_step(
-            step.as_json(), budget, offload=False, time_limit=_SECONDS
-        )
+        answer = _solved(step, budget, way)
+        if way.host_budget is not None and step.pinned(answer) > way.host_budget:
+            answer = _solved(step, budget, way._replace(link=None))
     except NoPlan as error:
         if error.least is None:
             raise
@@ -92,13 +168,31 @@ def planned(
             least,
         ) from error
     predicted, layouts = step.followed(answer)
-    return Choice(layouts, predicted, plain, answer.lower_bound_us, answer.cut_off)
+    return Choice(
+        layouts, predicted, plain, forward_us, answer.lower_bound_us, answer.cut_off,
+        scales, step.pinned(answer),
+    )  # fmt: skip
+
+
+def _solved(step: _Step, budget: int, way: Way) -> RecordedPlan:
+    out, back = way.link or (1.0, 1.0)
+    link = {"d2h_bytes_per_us": out, "h2d_bytes_per_us": back}
+    return solve_recorded_step(
+        {"segments": step.segments, "tensors": step.tensors, "link": link},
+        budget,
+        offload=way.link is not None,
+        recompute=way.recompute,
+        time_limit=_SECONDS,
+    )
 
 
 class _Step:
     """The graphs as segments and tensors of solver/memory/recorded_step.h."""
 
-    def __init__(self, parts: Sequence[Part], around: Surroundings) -> None:
+    def __init__(
+        self, parts: Sequence[Part], around: Surroundings, scales: Scales
+    ) -> None:
+        self.scales = scales
         self.segments: List[Dict[str, Any]] = []
         self.tensors: List[Dict[str, Any]] = []
         self.owner: List[Tuple[int, int]] = []  # by tensor: graph, value
@@ -127,10 +221,10 @@ class _Step:
         self, part: Part, segments: Sequence[Segment], more: int, backward: bool = False
     ) -> range:
         begin = len(self.segments)
+        scale = self.scales.backward if backward else self.scales.forward
         for one in segments:
-            self.segments.append(
-                _segment(one.us * part.calls, one.bytes + more, backward)
-            )
+            us = one.us * part.calls * scale
+            self.segments.append(_segment(us, one.bytes + more, backward))
         return range(begin, len(self.segments))
 
     def _add_tensors(self, graph: int, part: Part, around: Surroundings) -> None:
@@ -146,15 +240,12 @@ class _Step:
             if value.recipe is not None:
                 in_use = told.backward[value.uses[0]].floor + around.base + self.extra
                 tensor["recipe"] = {
-                    "time_us": value.recipe.us * part.calls,
+                    "time_us": value.recipe.us * part.calls * self.scales.again,
                     "bytes": value.recipe.bytes + in_use,
                     "reads": [first + read for read in value.recipe.reads],
                 }
             self.owner.append((graph, index))
             self.tensors.append(tensor)
-
-    def as_json(self) -> Dict[str, Any]:
-        return {"segments": self.segments, "tensors": self.tensors, "link": _LINK}
 
     def plain(self) -> Predicted:
         """If every tensor stays."""
@@ -164,47 +255,82 @@ class _Step:
             live[segment] -= self.extra
         return self._predicted(live, sum(s["time_us"] for s in self.segments), max(live))
 
+    def forward_us(self) -> float:
+        return sum(float(s["time_us"]) for s in self.segments[: self.between])
+
+    def pinned(self, answer: RecordedPlan) -> int:
+        """Bytes of host memory; PyTorch's allocator rounds up to powers of two."""
+        moved = {a.tensor for a in answer.actions if a.action == "fetch"}
+        sizes = (self.tensors[n]["bytes"] for n in moved)
+        return sum(1 << (size - 1).bit_length() for size in sizes)
+
     def followed(self, answer: RecordedPlan) -> Tuple[Predicted, List[Optional[Layout]]]:
         """What a plan takes, and where it has the tensors."""
         spans, again = self._spans(answer)
         live = self._live(spans)
         for tensor, begins in again.items():
-            for segment in begins:
+            for segment in (at for at, way in begins if way == "recompute"):
                 # Computed before the segment, which may need more itself.
                 others = live[segment] - self.segments[segment]["bytes"]
                 needed = others + self.tensors[tensor]["recipe"]["bytes"]
                 live[segment] = max(live[segment], needed)
-        layouts: List[Optional[Layout]] = []
-        for graph, (_, backward) in enumerate(self.ranges):
-            mine = [(n, v) for n, (g, v) in enumerate(self.owner) if g == graph]
-            saved = frozenset(
-                value
-                for n, value in mine
-                if any(begin <= self.between <= end for begin, end in spans[n])
-            )
-            times = tuple(
-                (value, tuple(max(0, at - backward.start) for at in again[n]))
-                for n, value in mine
-                if n in again
-            )
-            layouts.append(Layout(saved, times) if times else None)
+        layouts = [
+            self._layout(graph, answer, spans, again) for graph in range(len(self.ranges))
+        ]
         return self._predicted(live, answer.time_us, answer.peak_bytes), layouts
+
+    def _layout(
+        self,
+        graph: int,
+        answer: RecordedPlan,
+        spans: Sequence[Sequence[Tuple[int, int]]],
+        again: Mapping[int, Sequence[Tuple[int, str]]],
+    ) -> Optional[Layout]:
+        forward, backward = self.ranges[graph]
+        mine = {n: v for n, (g, v) in enumerate(self.owner) if g == graph}
+        saved = frozenset(
+            value
+            for n, value in mine.items()
+            if any(begin <= self.between <= end for begin, end in spans[n])
+        )
+        times = tuple(
+            (value, tuple((max(0, at - backward.start), way) for at, way in again[n]))
+            for n, value in mine.items()
+            if n in again
+        )
+        hooks = {
+            (one.action, one.tensor): one.hook
+            for one in answer.actions
+            if one.action in ("copy", "free")
+        }
+        leaves = tuple(
+            Leave(
+                value,
+                hooks["copy", n] - forward.start,
+                hooks.get(("free", n), self.between) - forward.start,
+            )
+            for n, value in mine.items()
+            if any(way == "fetch" for _, way in again.get(n, ()))
+        )
+        return Layout(saved, times, leaves) if times else None
 
     def _spans(
         self, answer: RecordedPlan
-    ) -> Tuple[List[List[Tuple[int, int]]], Dict[int, List[int]]]:
-        """By tensor the first and last segments in which it is there, and in which it
-        has been computed again."""
+    ) -> Tuple[List[List[Tuple[int, int]]], Dict[int, List[Tuple[int, str]]]]:
+        """By tensor the first and last segments in which it is there, and from which on
+        it has returned, and how."""
         spans: List[List[Tuple[int, int]]] = [
             [(t["hook"] + 1, t["held"])] for t in self.tensors
         ]
-        again: Dict[int, List[int]] = {}
+        again: Dict[int, List[Tuple[int, str]]] = {}
         begun = {n: t["hook"] + 1 for n, t in enumerate(self.tensors)}
         for action in answer.actions:
-            if action.action == "recompute":
+            if action.action in ("recompute", "fetch"):
                 begun[action.tensor] = action.hook + 1
-                again.setdefault(action.tensor, []).append(action.hook + 1)
-            elif action.action == "drop" and action.tensor in begun:
+                again.setdefault(action.tensor, []).append(
+                    (action.hook + 1, action.action)
+                )
+            elif action.action in ("drop", "free") and action.tensor in begun:
                 spans[action.tensor].append((begun.pop(action.tensor), action.hook))
         for tensor, begin in begun.items():
             spans[tensor].append((begin, self.tensors[tensor]["uses"][-1]))

@@ -9,7 +9,12 @@ from typing import Any, Callable, List, Optional, Set
 import torch
 
 from ucudnn.sizes import size_text, time_text
+from ucudnn.torch.compiled.memory import kept_by_graphs
+from ucudnn.torch.compiled.offloading import seen_on_host
 from ucudnn.torch.profiling import StepClock
+
+# A GPU that computes in less than this part of a step waits for the host.
+_BUSY = 0.9
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,33 @@ class PlannedValue:
 
 @dataclass(frozen=True)
 class CompiledCheck:
-    """What steps took; on the CPU `peak_bytes` are those saved between the passes."""
+    """What steps took beside what was predicted; on the CPU the peak is of the bytes
+    saved between the passes."""
 
     ms: float
     peak_bytes: int
+    predicted_ms: float
+    predicted_peak_bytes: int
+    kernels_ms: Optional[float] = None  # of a GPU, in a step; None: not known
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the GPU has nothing to do in a tenth of the step: then no plan and
+        no prediction of its time helps, but mode="reduce-overhead" may."""
+        return self.kernels_ms is not None and self.kernels_ms < _BUSY * self.ms
+
+    def __str__(self) -> str:
+        told = (
+            f"{time_text(self.ms * 1e3)}, predicted {time_text(self.predicted_ms * 1e3)}; "
+            f"{size_text(self.peak_bytes)}, predicted "
+            f"{size_text(self.predicted_peak_bytes)}"
+        )
+        if self.kernels_ms is None or not self.waits_for_host:
+            return told
+        return (
+            f"{told}; the host enqueues it in {time_text(self.ms * 1e3)}, kernels take "
+            f"{time_text(self.kernels_ms * 1e3)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -39,6 +67,7 @@ class CompiledPlan:
     budget_bytes: Optional[int]
     kept: List[PlannedValue]
     recomputed: List[PlannedValue]
+    moved: List[PlannedValue]  # to the host and back
     saved_bytes: int  # between the passes, inputs and parameters apart
     plain_saved_bytes: int  # the same as PyTorch chooses
     predicted_peak_bytes: int
@@ -51,13 +80,16 @@ class CompiledPlan:
     device: torch.device
     # The solver's time was up: another plan may be faster.
     cut_off: bool = False
-    # In the last step that was measured, on a GPU.
+    pinned_bytes: int = 0  # on the host, for what is moved
+    # In the last steps that were measured, on a GPU.
     measured_peak_bytes: Optional[int] = None
+    # No step is measured any more, and the plan stays.
+    settled: bool = False
     arguments: Set[int] = field(default_factory=set, repr=False, compare=False)
 
     def __str__(self) -> str:
         limit = "" if self.budget_bytes is None else f" of {size_text(self.budget_bytes)}"
-        if not self.recomputed:
+        if not self.recomputed and not self.moved:
             return (
                 f"as PyTorch chooses: {size_text(self.plain_peak_bytes)}{limit}, "
                 f"{len(self.kept)} values kept"
@@ -65,24 +97,31 @@ class CompiledPlan:
         return (
             f"{size_text(self.predicted_peak_bytes)}{limit} instead of "
             f"{size_text(self.plain_peak_bytes)}: {len(self.kept)} values kept, "
-            f"{len(self.recomputed)} computed again, which adds "
+            f"{len(self.recomputed)} computed again, {len(self.moved)} moved, which adds "
             f"{time_text((self.predicted_ms - self.plain_ms) * 1e3)} to "
             f"{time_text(self.plain_ms * 1e3)}"
         )
 
     def check(self, step: Callable[[], Any], steps: int = 5) -> CompiledCheck:
         """Runs `step`, a whole training step, so often and measures it. On a GPU the
-        peak is that of torch.cuda.max_memory_allocated, which begins anew."""
+        peak is that of torch.cuda.max_memory_allocated, which begins anew, and what
+        CUDA graphs keep."""
         step()
+        kernels_ms = None
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             laps = StepClock(self.device).laps(step, steps)
             peak = torch.cuda.max_memory_allocated(self.device)
+            peak += kept_by_graphs(self.device)
+            kernels_ms = _kernels_ms(step, self.device)
         else:
             laps = StepClock(self.device).laps(step, steps)
             peak = self._saved(step)
-        return CompiledCheck(statistics.median(laps), peak)
+        return CompiledCheck(
+            statistics.median(laps), peak, self.predicted_ms, self.predicted_peak_bytes,
+            kernels_ms,
+        )  # fmt: skip
 
     def _saved(self, step: Callable[[], Any]) -> int:
         """The bytes of the storages that a step saves, but for what the graphs were
@@ -95,9 +134,21 @@ class CompiledPlan:
             return tensor
 
         self.arguments.clear()
+        seen_on_host.clear()
         self.arguments.add(0)  # somebody looks
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             step()
-        saved = sum(n for at, n in sizes.items() if at not in self.arguments)
+        gone = self.arguments | seen_on_host
+        saved = sum(n for at, n in sizes.items() if at not in gone)
         self.arguments.clear()
         return saved
+
+
+def _kernels_ms(step: Callable[[], Any], device: torch.device) -> Optional[float]:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
+        torch.cuda.synchronize(device)
+    us = sum(one.self_device_time_total for one in seen.key_averages())
+    return float(us) / 1e3 if us else None
