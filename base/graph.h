@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +79,19 @@ struct Node {
   // Of MaxPool and AveragePool, where it is known: depth, height, width.
   std::optional<std::array<Window, 3>> pooling = {};
   Divisor divisor = Divisor::kWindow;  // of AveragePool, where that is known
+  // Its attributes that are one number, or a word, by their names in ONNX.
+  std::map<std::string, double> numbers = {};
+  std::map<std::string, std::string> words = {};
+
+  double NumberOr(const std::string& attribute, double other) const {
+    const auto found = numbers.find(attribute);
+    return found == numbers.end() ? other : found->second;
+  }
+  std::string WordOr(const std::string& attribute,
+                     const std::string& other) const {
+    const auto found = words.find(attribute);
+    return found == words.end() ? other : found->second;
+  }
 
   friend bool operator==(const Node&, const Node&) = default;
 };

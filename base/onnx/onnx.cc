@@ -94,6 +94,15 @@ class GraphBuilder {
     Node node;
     node.name = proto.name();
     node.op_type = Excerpt(proto.op_type());
+    for (const onnx::AttributeProto& attribute : proto.attribute()) {
+      if (attribute.type() == onnx::AttributeProto::FLOAT) {
+        node.numbers[attribute.name()] = double{attribute.f()};
+      } else if (attribute.type() == onnx::AttributeProto::INT) {
+        node.numbers[attribute.name()] = static_cast<double>(attribute.i());
+      } else if (attribute.type() == onnx::AttributeProto::STRING) {
+        node.words[attribute.name()] = Excerpt(attribute.s());
+      }
+    }
     for (int i = 0; i < proto.input_size(); ++i) {
       if (proto.input(i).empty()) continue;
       const std::size_t place = places_.at(proto.input(i));

@@ -23,6 +23,7 @@ constexpr int kMostOfGroup = 10;
 constexpr std::int64_t kCold = 2;
 // Any rate but 0, with which an update may read less.
 constexpr float kRate = 0.01F;
+constexpr float kMomentum = 0.9F;
 
 BatchSize LargestOf(std::span<const BatchSize> batches) {
   BatchSize largest(1);
@@ -276,6 +277,7 @@ class TaskMeasurement {
     RoundState state;
     state.batch = batch;
     state.rate = kRate;
+    state.momentum = kMomentum;
     state.probabilities = static_cast<float*>(probabilities_.data());
     const auto measure = [&]() -> Result<Nanoseconds> {
       UCUDNN_RETURN_IF_ERROR(MatchOutput(task, batch, places));
@@ -336,7 +338,9 @@ class TaskMeasurement {
     for (const Window& w : o.pooling.windows) {
       key += fmt::format(" {} {} {}", w.extent, w.stride, w.before);
     }
-    return key + fmt::format(" {} {} {}", static_cast<int>(o.pooling.kind),
+    return key + fmt::format(" {} {} {} {} {}", o.v.has_value(),
+                             o.statistics.has_value(),
+                             static_cast<int>(o.pooling.kind),
                              o.y && !o.x.empty() && o.x[0] == *o.y,
                              !o.x.empty() && rectified_.contains(o.x[0]));
   }

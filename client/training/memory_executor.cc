@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -27,8 +28,19 @@ Result<std::unique_ptr<MemoryExecutor>> MemoryExecutor::Create(
   executor->runner_.emplace(device, operators, training, executor->operations_);
   UCUDNN_RETURN_IF_ERROR(executor->AllocateMemory(host));
   UCUDNN_RETURN_IF_ERROR(executor->MakeQueues());
-  const RoundContext context = {device, *executor->runner_, training,
-                                plan,   executor->arenas_,  options.time_tasks};
+  const std::vector<GradientBucket> buckets =
+      options.exchange != nullptr ? GradientBuckets(training)
+                                  : std::vector<GradientBucket>();
+  const RoundContext context = {
+      .device = device,
+      .runner = *executor->runner_,
+      .training = training,
+      .plan = plan,
+      .arenas = executor->arenas_,
+      .time_tasks = options.time_tasks,
+      .buckets = buckets,
+      .waits_for_statistics =
+          executor->shared_ && !options.exchange->stream_ordered()};
   for (const MemoryRound& planned : plan.rounds) {
     UCUDNN_ASSIGN_OR_RETURN(executor->rounds_.emplace_back(),
                             PrepareRound(context, planned));
@@ -42,6 +54,30 @@ Status MemoryExecutor::Check() const {
     return Fail(Code::kInvalidArgument, "the plan breaks a rule: {}",
                 valid.error().message);
   }
+  UCUDNN_RETURN_IF_ERROR(CheckRounds());
+  if (options_.exchange != nullptr) UCUDNN_RETURN_IF_ERROR(CheckExchange());
+  const auto kept = [&](const MemoryBlock& block) {
+    return block.kind == BlockKind::kMomentum;
+  };
+  if (options_.momentum != 0 && std::ranges::none_of(training_.blocks, kept)) {
+    return Fail(Code::kInvalidArgument,
+                "updates have a momentum of {}, and the graph has no blocks "
+                "for it; build it with TrainingOptions::momentum",
+                options_.momentum);
+  }
+  std::int64_t inputs = 0;
+  for (const MemoryBlock& block : training_.blocks) {
+    if (block.kind == BlockKind::kInput) ++inputs;
+  }
+  if (inputs != 2) {
+    return Fail(Code::kUnimplemented,
+                "the model has {} inputs; one, besides the labels, is accepted",
+                inputs - 1);
+  }
+  return {};
+}
+
+Status MemoryExecutor::CheckRounds() const {
   std::int64_t rounds = 0;
   for (const MemoryRound& round : plan_.rounds) {
     rounds += round.count;
@@ -53,10 +89,17 @@ Status MemoryExecutor::Check() const {
       }
     }
   }
-  const bool normalises = std::any_of(
-      operations_.begin(), operations_.end(), [](const TaskOperation& o) {
-        return o.what == TaskOperator::kNormalise;
+  const bool normalises =
+      std::ranges::any_of(operations_, [](const TaskOperation& operation) {
+        return operation.what == TaskOperator::kNormalise;
       });
+  if (rounds > 1 && normalises && options_.exchange != nullptr &&
+      options_.exchange_statistics) {
+    return Fail(Code::kFailedPrecondition,
+                "the plan trains {} images in {} rounds, and {} normalises "
+                "over the images of all ranks; a plan of one round is accepted",
+                training_.batch.count(), rounds, Excerpt(training_.network));
+  }
   if (rounds > 1 && normalises && !options_.allow_sub_batch_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
@@ -64,14 +107,28 @@ Status MemoryExecutor::Check() const {
                 "accepts statistics of sub-batches",
                 training_.batch.count(), rounds, Excerpt(training_.network));
   }
-  std::int64_t inputs = 0;
-  for (const MemoryBlock& block : training_.blocks) {
-    if (block.kind == BlockKind::kInput) ++inputs;
-  }
-  if (inputs != 2) {
-    return Fail(Code::kUnimplemented,
-                "the model has {} inputs; one, besides the labels, is accepted",
-                inputs - 1);
+  return {};
+}
+
+// Ranks may have different plans, and exchange in the order of the graph.
+Status MemoryExecutor::CheckExchange() const {
+  for (const MemoryRound& round : plan_.rounds) {
+    std::set<std::size_t> ran;
+    std::size_t last = 0;
+    for (const MemoryEvent& event : round.events) {
+      if (event.op != EventOp::kCompute || !ran.insert(event.task).second ||
+          operations_[event.task].what != TaskOperator::kNormalise) {
+        continue;
+      }
+      if (event.task < last) {
+        return Fail(Code::kFailedPrecondition,
+                    "the plan runs task '{}' before '{}'; ranks exchange "
+                    "statistics in the order of the network",
+                    Excerpt(training_.tasks[last].name, 200),
+                    Excerpt(training_.tasks[event.task].name, 200));
+      }
+      last = event.task;
+    }
   }
   return {};
 }
@@ -100,6 +157,11 @@ Status MemoryExecutor::AllocateMemory(DeviceBuffer* host) {
       probabilities_,
       device_.Allocate(Bytes(largest.count() * labels_per_image_ *
                              std::int64_t{sizeof(float)})));
+  if (options_.exchange != nullptr && options_.exchange_statistics) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        shared_, SharedStatistics::Create(device_, operations_, mini_batch(),
+                                          *options_.exchange));
+  }
   if (!options_.poison) return {};
   UCUDNN_ASSIGN_OR_RETURN(poison_, device_.AllocateHost(largest_block));
   std::memset(poison_.data(), 0xff,
@@ -110,6 +172,7 @@ Status MemoryExecutor::AllocateMemory(DeviceBuffer* host) {
 Status MemoryExecutor::MakeQueues() {
   UCUDNN_ASSIGN_OR_RETURN(start_, device_.MakeEvent());
   UCUDNN_ASSIGN_OR_RETURN(stop_, device_.MakeEvent());
+  UCUDNN_ASSIGN_OR_RETURN(passed_, device_.MakeEvent());
   for (const MemoryRound& round : plan_.rounds) {
     for (const MemoryEvent& event : round.events) {
       if (event.stream == MemoryStream::kCompute ||
@@ -141,19 +204,24 @@ Status MemoryExecutor::MakeQueues() {
 
 Status MemoryExecutor::UploadParameters(const Parameters& parameters) {
   const std::vector<char*> places = arenas_.ResidentPlaces(plan_);
-  for (const auto& [block, values] : parameters) {
-    const Bytes bytes(std::ssize(values) * std::int64_t{sizeof(float)});
-    if (bytes != training_.blocks[block].SizeAt(training_.batch)) {
+  for (std::size_t i = 0; i < training_.blocks.size(); ++i) {
+    const MemoryBlock& block = training_.blocks[i];
+    if (!block.persistent) continue;
+    const auto values = parameters.find(i);
+    const Bytes bytes(values == parameters.end()
+                          ? 0
+                          : std::ssize(values->second) *
+                                std::int64_t{sizeof(float)});
+    if (bytes != block.bytes) {
       return Fail(Code::kInvalidArgument,
                   "'{}' has {} bytes of parameters; {} are accepted",
-                  Excerpt(training_.blocks[block].name), bytes.count(),
-                  training_.blocks[block].SizeAt(training_.batch).count());
+                  Excerpt(block.name), bytes.count(), block.bytes.count());
     }
-    if (places[block] != nullptr) {
+    if (places[i] != nullptr) {
       UCUDNN_RETURN_IF_ERROR(
-          device_.Upload(places[block], values.data(), bytes));
+          device_.Upload(places[i], values->second.data(), bytes));
     } else {
-      std::memcpy(arenas_.HostPlaceOf(block), values.data(),
+      std::memcpy(arenas_.HostPlaceOf(i), values->second.data(),
                   static_cast<std::size_t>(bytes.count()));
     }
   }
@@ -165,7 +233,7 @@ Result<Parameters> MemoryExecutor::Download() {
   Parameters parameters;
   for (std::size_t i = 0; i < training_.blocks.size(); ++i) {
     const MemoryBlock& block = training_.blocks[i];
-    if (block.kind != BlockKind::kWeight) continue;
+    if (!block.persistent) continue;
     const Bytes bytes = block.SizeAt(training_.batch);
     std::vector<float>& values = parameters[i];
     values.resize(static_cast<std::size_t>(bytes.count()) / sizeof(float));

@@ -29,8 +29,13 @@
 // micro-batches. What cannot be captured, or does not fit into
 // ExecutionOptions::graph_memory, is enqueued task by task.
 //
-// Running statistics of normalisations are not updated: the plan only reads
-// them.
+// A graph with TrainingOptions::running_statistics updates those of
+// normalisations once a step. Without it they stay as they are.
+//
+// With other ranks (rank_exchange.h), all passes are enqueued first. Then each
+// bucket of gradients is summed as soon as the device has computed it, and the
+// updates follow. The host waits earlier only where statistics are exchanged
+// and the exchange is not stream-ordered.
 
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +56,7 @@
 #include "client/training/memory_arenas.h"
 #include "client/training/parameters.h"
 #include "client/training/prepared_round.h"
+#include "client/training/rank_exchange.h"
 #include "client/training/task_operations.h"
 #include "client/training/task_runner.h"
 #include "device/device.h"
@@ -60,7 +66,25 @@ namespace ucudnn {
 
 struct ExecutionOptions {
   float rate = 0.01F;  // of learning
-  // Rounds with statistics of their own instead of the mini-batch's.
+  // Of updates, in a graph with blocks for it (TrainingOptions::momentum):
+  // v = momentum * v + gradient; w -= rate * v.
+  float momentum = 0;
+  // Steps that were trained before; dropouts depend on it.
+  std::uint32_t first_step = 0;
+
+  // The mini-batch of all ranks, of which the graph's batch is this rank's
+  // share, and the images before that share. 0: the graph's batch.
+  BatchSize mini_batch = {};
+  BatchSize first_image = {};
+  // With the other ranks; must outlive the executor. Needs a graph with
+  // TrainingOptions::updates_at_end.
+  RankExchange* exchange = nullptr;
+  // Normalisations take their statistics over the images of all ranks, which
+  // needs plans of one round, instead of over this rank's.
+  bool exchange_statistics = true;
+
+  // Rounds with statistics of their own instead of the mini-batch's. The last
+  // round's run into those that are kept.
   bool allow_sub_batch_statistics = false;
   // Fills every range with NaN when the plan gives it to a block and when it
   // takes it back, and every workspace after its use: whatever reads too early
@@ -107,8 +131,12 @@ struct CopyTotals {
 
 // Times on the device, waits by what ended them.
 struct StepReport {
-  double loss = 0;      // mean over the labels
+  // The mean over the mini-batch's labels, or this rank's part of it: the sum
+  // over its labels, divided by the mini-batch's.
+  double loss = 0;
   Nanoseconds time{0};  // sum of the rounds'
+  // Of it, until all gradients are computed. Equals `time` without an exchange.
+  Nanoseconds passes{0};
   // Between tasks: until a prefetch, until memory was free after an offload,
   // and until a sync.
   std::map<std::string, Nanoseconds> stalls;
@@ -119,6 +147,13 @@ struct StepReport {
   CopyTotals prefetches;
   // By task, sums over the rounds and over repetitions; if tasks are timed.
   std::map<std::size_t, Nanoseconds> tasks;
+};
+
+// What the network says of images that it is not trained on.
+struct Evaluation {
+  double loss = 0;  // sum over the labels
+  std::int64_t labels = 0;
+  std::int64_t correct = 0;  // that the network gives the highest value
 };
 
 // How much of a step is replayed.
@@ -158,7 +193,13 @@ class MemoryExecutor {
   // be used.
   Result<StepReport> Step(const TrainingBatch& batch);
 
-  // The parameters now, wherever they live between steps.
+  // Runs the forward pass alone over the first `images` of one of MakeBatch,
+  // with running statistics and without dropout, in the plan's arena: the tasks
+  // of its rounds until the loss. Nothing is exchanged, and the next Step is as
+  // without it. After an error the executor cannot be used.
+  Result<Evaluation> Evaluate(const TrainingBatch& batch, BatchSize images);
+
+  // The parameters and momentum now, wherever they live between steps.
   Result<Parameters> Download();
 
   Bytes arena() const { return arenas_.device().size(); }
@@ -177,12 +218,18 @@ class MemoryExecutor {
         graph_budget_(options.graph_memory) {}
 
   Status Check() const;
+  Status CheckRounds() const;
+  Status CheckExchange() const;
   Status AllocateMemory(DeviceBuffer* host);
   Status MakeQueues();
   Status UploadParameters(const Parameters& parameters);
+  BatchSize mini_batch() const {
+    return options_.mini_batch > BatchSize() ? options_.mini_batch
+                                             : training_.batch;
+  }
   // The round's part of an input, on the host.
   const char* InputOf(std::size_t block, std::int64_t first) const;
-  RoundState StateOf(const PreparedRound& round, std::int64_t first) const;
+  RoundState StateOf(const PreparedRound& round, std::int64_t first);
 
   // Captures all rounds as they come in an iteration. kDataLoss if the device
   // is lost; other failures are noted in graph_problem_.
@@ -206,9 +253,17 @@ class MemoryExecutor {
   Status Await(const PreparedRound& round, const Command& command);
   Status Copy(const Command& command, std::int64_t first);
   Status Poison(MemoryStream stream, char* data, Bytes bytes);
+  // Waits for the buckets of gradients in turn, and has the ranks sum them.
+  Status SumGradients(const PreparedRound& round);
   Status Finish(PreparedRound& round, StepReport* report);
   Status AddTimes(const PreparedRound& round, StepReport* report) const;
   Result<double> LossOf(std::int64_t labels);
+  // Runs the round's tasks until the loss, which is returned.
+  Result<const Command*> RunForward(PreparedRound& round, std::int64_t first);
+  // How many of the labels from image `first` on the network gives the highest
+  // of the values that the loss reads.
+  Result<std::int64_t> Correct(const Command& loss, std::int64_t first,
+                               std::int64_t images);
 
   Device& device_;
   const TrainingGraph& training_;
@@ -225,6 +280,8 @@ class MemoryExecutor {
   std::map<MemoryStream, std::unique_ptr<Event>> ends_;
   std::unique_ptr<Event> start_;
   std::unique_ptr<Event> stop_;
+  std::unique_ptr<Event> passed_;
+  std::optional<SharedStatistics> shared_;
   std::vector<PreparedRound> rounds_;
   GraphBudget graph_budget_;
   std::string graph_problem_;
@@ -233,7 +290,7 @@ class MemoryExecutor {
   std::size_t labels_block_ = 0;
   std::size_t images_block_ = 0;
   std::int64_t labels_per_image_ = 1;
-  std::uint32_t steps_ = 0;
+  std::uint32_t steps_ = 0;  // of this executor
 };
 
 }  // namespace ucudnn

@@ -3,12 +3,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
 #include "client/training/memory_executor.h"
 
 namespace ucudnn {
+namespace {
+
+// Without occupying the core: exchanges and copies have threads of their own.
+Status AwaitOnHost(Event& event) {
+  while (true) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool reached, event.Reached());
+    if (reached) return {};
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
 
 Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   batch_ = &batch;
@@ -25,8 +38,89 @@ Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   }
   ++steps_;
   report.loss =
-      loss / static_cast<double>(training_.batch.count() * labels_per_image_);
+      loss / static_cast<double>(mini_batch().count() * labels_per_image_);
   return report;
+}
+
+Result<Evaluation> MemoryExecutor::Evaluate(const TrainingBatch& batch,
+                                            BatchSize images) {
+  batch_ = &batch;
+  Evaluation evaluation;
+  std::int64_t first = 0;
+  for (PreparedRound& round : rounds_) {
+    for (std::int64_t i = 0; i < round.planned->count && first < images.count();
+         ++i) {
+      UCUDNN_ASSIGN_OR_RETURN(const Command* const loss,
+                              RunForward(round, first));
+      const std::int64_t count =
+          std::min(round.planned->batch.count(), images.count() - first);
+      UCUDNN_ASSIGN_OR_RETURN(const double sum,
+                              LossOf(count * labels_per_image_));
+      UCUDNN_ASSIGN_OR_RETURN(const std::int64_t correct,
+                              Correct(*loss, first, count));
+      evaluation.loss += sum;
+      evaluation.labels += count * labels_per_image_;
+      evaluation.correct += correct;
+      first += round.planned->batch.count();
+    }
+  }
+  return evaluation;
+}
+
+Result<const Command*> MemoryExecutor::RunForward(PreparedRound& round,
+                                                  std::int64_t first) {
+  UCUDNN_RETURN_IF_ERROR(LoadInputs(round, first));
+  RoundState state = StateOf(round, first);
+  state.infers = true;
+  const std::vector<char*> resident = arenas_.ResidentPlaces(plan_);
+  for (std::size_t i = 0; i < round.commands.size(); ++i) {
+    const Command& command = round.commands[i];
+    if (command.event->op == EventOp::kFree &&
+        resident[command.event->block] != nullptr &&
+        training_.blocks[command.event->block].persistent) {
+      return Fail(Code::kUnimplemented,
+                  "the plan moves '{}', which is resident, in its forward "
+                  "pass; one whose resident weights stay is accepted",
+                  Excerpt(training_.blocks[command.event->block].name, 200));
+    }
+    UCUDNN_RETURN_IF_ERROR(RunCommand(round, i, state));
+    if (command.event->op != EventOp::kCompute ||
+        operations_[command.event->task].what != TaskOperator::kLoss) {
+      continue;
+    }
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    for (const auto& [stream, queue] : queues_) {
+      UCUDNN_RETURN_IF_ERROR(queue->Synchronize());
+    }
+    return &command;
+  }
+  return Fail(Code::kInvalidArgument, "the plan's round has no loss");
+}
+
+Result<std::int64_t> MemoryExecutor::Correct(const Command& loss,
+                                             std::int64_t first,
+                                             std::int64_t images) {
+  const TaskOperation& operation = operations_[loss.event->task];
+  const ImageExtent& extent = operation.input;
+  std::vector<float> values(
+      static_cast<std::size_t>(images * extent.elements()));
+  UCUDNN_RETURN_IF_ERROR(device_.Download(
+      values.data(), loss.blocks[operation.x.at(0)],
+      Bytes(std::ssize(values) * std::int64_t{sizeof(float)})));
+  const auto* const labels =
+      reinterpret_cast<const std::int32_t*>(InputOf(labels_block_, first));
+  std::int64_t correct = 0;
+  for (std::int64_t i = 0; i < images * extent.pixels(); ++i) {
+    const float* const pixel = values.data() +
+                               i / extent.pixels() * extent.elements() +
+                               i % extent.pixels();
+    std::int64_t best = 0;
+    for (std::int64_t c = 1; c < extent.channels; ++c) {
+      if (pixel[c * extent.pixels()] > pixel[best * extent.pixels()]) best = c;
+    }
+    if (best == labels[i]) ++correct;
+  }
+  return correct;
 }
 
 const char* MemoryExecutor::InputOf(std::size_t block,
@@ -51,14 +145,17 @@ Status MemoryExecutor::LoadInputs(const PreparedRound& round,
 }
 
 RoundState MemoryExecutor::StateOf(const PreparedRound& round,
-                                   std::int64_t first) const {
+                                   std::int64_t first) {
   RoundState state;
   state.batch = round.planned->batch;
   state.first = first;
-  state.step = steps_;
+  state.before = options_.first_image.count();
+  state.step = options_.first_step + steps_;
   state.loss_scale =
-      1.0F / static_cast<float>(training_.batch.count() * labels_per_image_);
+      1.0F / static_cast<float>(mini_batch().count() * labels_per_image_);
   state.rate = options_.rate;
+  state.momentum = options_.momentum;
+  state.shared = shared_ ? &*shared_ : nullptr;
   state.probabilities = static_cast<float*>(probabilities_.data());
   state.adds = first > 0;
   return state;
@@ -71,6 +168,7 @@ Status MemoryExecutor::RunRound(PreparedRound& round, std::int64_t first,
   const auto begun = std::chrono::steady_clock::now();
   UCUDNN_RETURN_IF_ERROR(start_->Set());
   for (std::size_t i = 0; i < round.commands.size(); ++i) {
+    if (i == round.first_update) UCUDNN_RETURN_IF_ERROR(SumGradients(round));
     UCUDNN_RETURN_IF_ERROR(RunCommand(round, i, state));
   }
   report->enqueue += std::chrono::steady_clock::now() - begun;
@@ -127,7 +225,7 @@ Status MemoryExecutor::RunCompute(PreparedRound& round, std::size_t index,
 Result<bool> MemoryExecutor::Replay(PreparedRound& round, std::size_t index,
                                     const RoundState& state) {
   const Command& command = round.commands[index];
-  if (!command.stretch) return false;
+  if (!command.stretch || state.infers) return false;
   Stretch& stretch = round.stretches[*command.stretch];
   std::unique_ptr<CapturedWork>& captured =
       stretch.captured[state.adds ? 1 : 0];
@@ -148,6 +246,7 @@ Status MemoryExecutor::EnqueueTask(const Command& command,
                                    const RoundState& state) {
   RoundState here = state;
   here.adds = state.adds || command.adds;
+  here.reruns = command.reruns;
   return runner_->Run(command.event->task, command.blocks, command.parts,
                       command.device, command.bytes, here);
 }
@@ -187,6 +286,17 @@ Status MemoryExecutor::Poison(MemoryStream stream, char* data, Bytes bytes) {
   return queues_.at(stream)->Upload(data, poison_.data(), bytes);
 }
 
+Status MemoryExecutor::SumGradients(const PreparedRound& round) {
+  UCUDNN_RETURN_IF_ERROR(passed_->Set());
+  for (const PreparedBucket& bucket : round.buckets) {
+    for (const std::size_t ready : bucket.ready) {
+      UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*round.commands[ready].done));
+    }
+    UCUDNN_RETURN_IF_ERROR(options_.exchange->SumGradients(bucket.gradients));
+  }
+  return {};
+}
+
 Status MemoryExecutor::Finish(PreparedRound& round, StepReport* report) {
   for (const auto& [stream, queue] : queues_) {
     UCUDNN_RETURN_IF_ERROR(queue->Set(*ends_.at(stream)));
@@ -199,6 +309,12 @@ Status MemoryExecutor::Finish(PreparedRound& round, StepReport* report) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, stop_->Since(*start_));
   report->time += time;
+  if (round.first_update) {
+    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds passes, passed_->Since(*start_));
+    report->passes += passes;
+  } else {
+    report->passes += time;
+  }
   return AddTimes(round, report);
 }
 

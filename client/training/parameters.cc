@@ -34,14 +34,16 @@ Parameters InitialParameters(const TrainingGraph& training,
                              std::span<const TaskOperation> operations,
                              std::uint64_t seed) {
   Parameters parameters;
+  for (std::size_t block = 0; block < training.blocks.size(); ++block) {
+    const MemoryBlock& b = training.blocks[block];
+    if (b.kind != BlockKind::kWeight && b.kind != BlockKind::kMomentum)
+      continue;
+    parameters[block].resize(static_cast<std::size_t>(b.bytes.count()) /
+                             sizeof(float));
+  }
   for (const TaskOperation& operation : operations) {
     if (operation.kind != TaskKind::kForward || !operation.w) continue;
-    const auto [place, is_new] = parameters.try_emplace(*operation.w);
-    if (!is_new) continue;
-    std::vector<float>& values = place->second;
-    values.resize(
-        static_cast<std::size_t>(training.blocks[*operation.w].bytes.count() /
-                                 std::int64_t{sizeof(float)}));
+    std::vector<float>& values = parameters.at(*operation.w);
     const auto filters = values.begin() + operation.filters;
     if (operation.what == TaskOperator::kNormalise) {
       // Scales and variances; offsets and means are 0.

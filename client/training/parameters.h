@@ -11,11 +11,13 @@
 
 namespace ucudnn {
 
-// The values of every weight block, by block.
+// What a training keeps between steps: the values of every block of weights or
+// momentum, by block.
 using Parameters = std::map<std::size_t, std::vector<float>>;
 
 // Filters after He et al. (uniform, with variance 2 / inputs of an output), no
-// bias, and normalisations that change nothing. The same for the same seed.
+// bias, normalisations that change nothing, and no momentum. The same for the
+// same seed.
 Parameters InitialParameters(const TrainingGraph& training,
                              std::span<const TaskOperation> operations,
                              std::uint64_t seed);

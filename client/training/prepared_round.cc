@@ -1,6 +1,7 @@
 #include "client/training/prepared_round.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -32,6 +33,7 @@ class RoundBuilder {
     for (const MemoryEvent& event : planned_.events) {
       UCUDNN_RETURN_IF_ERROR(Add(event));
     }
+    if (!context_.buckets.empty()) UCUDNN_RETURN_IF_ERROR(FindBuckets());
     for (Command& command : round_.commands) {
       if (!command.signals) continue;
       UCUDNN_ASSIGN_OR_RETURN(command.done, context_.device.MakeEvent());
@@ -100,6 +102,7 @@ class RoundBuilder {
       }
       command->adds = !written_.insert(block).second;
     }
+    command->reruns = !ran_.insert(event.task).second;
     UCUDNN_ASSIGN_OR_RETURN(
         command->parts,
         context_.runner.Prepare(event.task, planned_.batch, event.parts));
@@ -121,6 +124,99 @@ class RoundBuilder {
     return {};
   }
 
+  // What the round's tasks leave of a gradient: the last command that put it
+  // there, and where.
+  struct Place {
+    std::size_t ready = 0;
+    char* data = nullptr;
+  };
+
+  // Where each gradient lies when the first update runs, and which command put
+  // it there. One that has left for the host, and comes back for its update, is
+  // summed there.
+  Status FindBuckets() {
+    std::map<std::size_t, Place> on_device;
+    std::map<std::size_t, Place> on_host;
+    for (std::size_t i = 0; i < round_.commands.size(); ++i) {
+      const Command& command = round_.commands[i];
+      const MemoryEvent& event = *command.event;
+      if (event.op == EventOp::kCompute) {
+        const Task& task = context_.training.tasks[event.task];
+        if (IsUpdate(task.kind) && !round_.first_update) {
+          round_.first_update = i;
+        }
+        for (const std::size_t block : task.writes) {
+          if (!IsGradient(block)) continue;
+          UCUDNN_RETURN_IF_ERROR(CheckBeforeUpdates(task));
+          on_device[block] = {i,
+                              reinterpret_cast<char*>(command.blocks[block])};
+          on_host.erase(block);
+        }
+      } else if (event.op == EventOp::kOffload && IsGradient(event.block)) {
+        if (!round_.first_update) on_host[event.block] = {i, command.host};
+      } else if (event.op == EventOp::kPrefetch && IsGradient(event.block)) {
+        const auto left = on_host.find(event.block);
+        if (!round_.first_update) {
+          on_device[event.block] = {i, command.device};
+          on_host.erase(event.block);
+        } else if (left != on_host.end()) {
+          on_device[event.block] = left->second;
+        }
+      }
+    }
+    if (!round_.first_update) return {};  // not the last round
+    for (const GradientBucket& bucket : context_.buckets) {
+      AddBucket(bucket, on_device);
+    }
+    return {};
+  }
+
+  void AddBucket(const GradientBucket& bucket,
+                 const std::map<std::size_t, Place>& places) {
+    PreparedBucket& prepared = round_.buckets.emplace_back();
+    std::optional<std::size_t> computed;
+    for (const std::size_t block : bucket.blocks) {
+      const Place& place = places.at(block);
+      prepared.gradients.emplace_back(
+          reinterpret_cast<float*>(place.data),
+          static_cast<std::size_t>(
+              context_.training.blocks[block].bytes.count()) /
+              sizeof(float));
+      if (round_.commands[place.ready].event->op == EventOp::kCompute) {
+        // The last of them comes after the others.
+        computed = std::max(computed.value_or(0), place.ready);
+      } else {
+        prepared.ready.push_back(place.ready);
+      }
+    }
+    if (computed) prepared.ready.push_back(*computed);
+    for (const std::size_t ready : prepared.ready) {
+      round_.commands[ready].signals = true;
+    }
+  }
+
+  bool IsGradient(std::size_t block) const {
+    return context_.training.blocks[block].kind == BlockKind::kWeightGradient;
+  }
+
+  Status CheckBeforeUpdates(const Task& task) const {
+    if (!round_.first_update) return {};
+    return Fail(Code::kFailedPrecondition,
+                "task '{}' computes a gradient after the first update; ranks "
+                "that sum gradients need a graph with its updates at the end",
+                Excerpt(task.name, 200));
+  }
+
+  // Whether the command does the same in every step, and enqueues it all.
+  bool CanBeCaptured(const Command& command) const {
+    const std::size_t task = command.event->task;
+    if (context_.waits_for_statistics && !command.reruns &&
+        context_.runner.Normalises(task)) {
+      return false;
+    }
+    return context_.runner.Repeats(task);
+  }
+
   void FindStretches() {
     bool open = false;
     for (std::size_t i = 0; i < round_.commands.size(); ++i) {
@@ -128,14 +224,13 @@ class RoundBuilder {
       if (command.event->stream != MemoryStream::kCompute) continue;
       if (!command.waits.empty() || context_.time_tasks) open = false;
       if (command.event->op == EventOp::kCompute) {
-        // What differs from step to step cannot be replayed.
-        const bool repeats = context_.runner.Repeats(command.event->task);
-        if (repeats) {
+        const bool captures = CanBeCaptured(command);
+        if (captures) {
           if (!open) round_.stretches.emplace_back();
           command.stretch = round_.stretches.size() - 1;
           round_.stretches.back().commands.push_back(i);
         }
-        open = repeats;
+        open = captures;
       }
       if (command.signals) open = false;
     }
@@ -146,6 +241,7 @@ class RoundBuilder {
   PreparedRound round_;
   std::vector<char*> places_;
   std::set<std::size_t> written_;  // weight gradients
+  std::set<std::size_t> ran_;      // tasks
 };
 
 }  // namespace

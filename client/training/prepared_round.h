@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "client/training/memory_arenas.h"
+#include "client/training/rank_exchange.h"
 #include "client/training/task_runner.h"
 #include "device/device.h"
 
@@ -31,7 +33,8 @@ struct Command {
   char* host = nullptr;  // transfers; null: of the round's input
   PreparedParts parts;
   std::optional<std::size_t> stretch;  // of compute, unless it runs by itself
-  bool adds = false;  // of compute: to a weight gradient of the same round
+  bool adds = false;    // of compute: to a weight gradient of the same round
+  bool reruns = false;  // of compute: its task has run before in this round
   std::unique_ptr<Event> done;
   // Before and after the waits of the compute stream.
   std::unique_ptr<Event> idle;
@@ -54,10 +57,20 @@ struct Stretch {
   std::array<std::unique_ptr<CapturedWork>, 2> captured;
 };
 
+// Gradients that ranks sum at once, where they lie when the first update runs.
+struct PreparedBucket {
+  std::vector<std::size_t> ready;  // commands that complete them
+  std::vector<std::span<float>> gradients;
+};
+
 struct PreparedRound {
   const MemoryRound* planned = nullptr;
   std::vector<Command> commands;  // one for each event
   std::vector<Stretch> stretches;
+  // Of a round with updates, if ranks sum gradients: the buckets, and the first
+  // update.
+  std::vector<PreparedBucket> buckets;
+  std::optional<std::size_t> first_update;
 };
 
 struct RoundContext {
@@ -67,10 +80,14 @@ struct RoundContext {
   const MemoryPlan& plan;
   const MemoryArenas& arenas;
   bool time_tasks = false;  // each task is a stretch of its own, with events
+  std::span<const GradientBucket> buckets = {};  // that ranks sum
+  // Normalisations are exchanged by more than what they enqueue.
+  bool waits_for_statistics = false;
 };
 
 // Both plan and round must outlive the result. kFailedPrecondition if a task
-// needs more workspace than the plan leaves it; errors of TaskRunner::Prepare
+// needs more workspace than the plan leaves it, or a gradient that ranks sum is
+// computed after the first update; errors of TaskRunner::Prepare
 // and of the device.
 Result<PreparedRound> PrepareRound(const RoundContext& context,
                                    const MemoryRound& planned);

@@ -93,6 +93,9 @@ class Binder {
         case BlockKind::kWeightGradient:
           operation->dw = block;
           break;
+        case BlockKind::kMomentum:
+          operation->v = block;
+          break;
         case BlockKind::kStatistics:
           operation->statistics = block;
           break;
@@ -148,6 +151,9 @@ class Binder {
     const Node& node = graph_.nodes[index];
     const Role role = flow_.RoleOf(index);
     if (flow_.HasWeights(index)) SetWeights(index, operation);
+    if (role == Role::kNormalisation) {
+      UCUDNN_RETURN_IF_ERROR(SetNormalisation(node, operation));
+    }
     if (IsUpdate(task.kind)) {
       operation->what = TaskOperator::kUpdate;
       return {};
@@ -210,6 +216,16 @@ class Binder {
                   "BatchNormalization, Add and Dropout are accepted",
                   Excerpt(type));
     }
+    return {};
+  }
+
+  Status SetNormalisation(const Node& node, TaskOperation* operation) const {
+    UCUDNN_ASSIGN_OR_RETURN(operation->normalisation.extent,
+                            ExtentOf(graph_.tensors[node.outputs[0]]));
+    operation->normalisation.epsilon = node.NumberOr("epsilon", 1e-5);
+    // ONNX counts the part that stays.
+    operation->running_momentum =
+        static_cast<float>(1 - node.NumberOr("momentum", 0.9));
     return {};
   }
 

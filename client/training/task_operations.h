@@ -38,16 +38,18 @@ struct TaskOperation {
   std::optional<ConvProblem> conv;
   bool transposed = false;  // the layer is; the problem is its adjoint
   Pooling pooling = {};
-  ImageExtent input = {};    // of x
-  ImageExtent output = {};   // of y
-  std::int64_t filters = 0;  // elements of the weights before the bias
-  std::int64_t biases = 0;   // of the bias; 0: there is none
-  std::int64_t trained = 0;  // elements of the weights that are trained
-  float copies = 1;          // how often the sum has its only operand
+  Normalisation normalisation = {};  // also of its updates
+  float running_momentum = 0;        // of its running statistics
+  ImageExtent input = {};            // of x
+  ImageExtent output = {};           // of y
+  std::int64_t filters = 0;          // elements of the weights before the bias
+  std::int64_t biases = 0;           // of the bias; 0: there is none
+  std::int64_t trained = 0;          // elements of the weights that are trained
+  float copies = 1;                  // how often the sum has its only operand
 
   // Blocks; absent if the task has no such operand.
   std::vector<std::size_t> x;  // several of a sum
-  std::optional<std::size_t> y, dy, dx, w, dw, statistics, mask, labels;
+  std::optional<std::size_t> y, dy, dx, w, dw, v, statistics, mask, labels;
   // Holds what the task adds dx to. It may be dx.
   std::optional<std::size_t> old;
 };

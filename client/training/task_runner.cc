@@ -76,8 +76,7 @@ Status TaskRunner::Run(std::size_t task, std::span<float* const> blocks,
                        Bytes workspace_size, const RoundState& state) {
   const TaskOperation& operation = operations_[task];
   if (operation.what == TaskOperator::kUpdate) {
-    return operators_.Blend(BatchSize(1), operation.trained, -state.rate,
-                            blocks[*operation.dw], 1.0F, blocks[*operation.w]);
+    return RunUpdate(operation, blocks, state);
   }
   if (operation.what == TaskOperator::kLoss) {
     return operators_.SoftmaxLoss(
@@ -92,6 +91,75 @@ Status TaskRunner::Run(std::size_t task, std::span<float* const> blocks,
   return operation.kind == TaskKind::kForward
              ? RunForward(task, operation, blocks, state)
              : RunBackward(operation, blocks, state);
+}
+
+Status TaskRunner::RunUpdate(const TaskOperation& operation,
+                             std::span<float* const> blocks,
+                             const RoundState& state) {
+  float* const w = blocks[*operation.w];
+  UCUDNN_RETURN_IF_ERROR(operators_.Update(
+      operation.trained, {.rate = state.rate, .momentum = state.momentum},
+      blocks[*operation.dw], operation.v ? blocks[*operation.v] : nullptr, w));
+  if (!operation.statistics) return {};
+  const BatchSize images =
+      state.shared != nullptr ? state.shared->images() : state.batch;
+  return operators_.UpdateRunning(
+      operation.normalisation, blocks[*operation.statistics],
+      images.count() * operation.normalisation.extent.pixels(),
+      operation.running_momentum, w + operation.trained);
+}
+
+Status TaskRunner::NormaliseForward(std::size_t task,
+                                    std::span<float* const> blocks,
+                                    const RoundState& state) {
+  const TaskOperation& operation = operations_[task];
+  const Normalisation& normalisation = operation.normalisation;
+  const float* const x = blocks[operation.x.at(0)];
+  const float* const w = blocks[*operation.w];
+  float* const y = blocks[*operation.y];
+  float* const statistics = blocks[*operation.statistics];
+  if (state.infers) {
+    return operators_.NormaliseByRunning(state.batch, normalisation, x, w,
+                                         w + operation.trained, y);
+  }
+  if (state.shared == nullptr) {
+    return operators_.Normalise(state.batch, normalisation, x, w, y,
+                                statistics);
+  }
+  const std::span<double> sums = state.shared->Forward(task);
+  if (!state.reruns) {
+    UCUDNN_RETURN_IF_ERROR(operators_.SumForNormalise(
+        state.batch, normalisation.extent, x, sums.data()));
+    UCUDNN_RETURN_IF_ERROR(state.shared->exchange().SumStatistics(sums));
+  }
+  return operators_.NormaliseBySums(
+      state.batch, normalisation, x, sums.data(),
+      state.shared->images().count() * normalisation.extent.pixels(), w, y,
+      statistics);
+}
+
+Status TaskRunner::NormaliseBackward(const TaskOperation& operation,
+                                     std::span<float* const> blocks, float beta,
+                                     const RoundState& state) {
+  const Normalisation& normalisation = operation.normalisation;
+  const float* const x = blocks[operation.x.at(0)];
+  const float* const dy = blocks[*operation.dy];
+  const float* const statistics = blocks[*operation.statistics];
+  const float gradients_beta = state.adds ? 1.0F : 0.0F;
+  if (state.shared == nullptr) {
+    return operators_.NormaliseBackward(
+        state.batch, normalisation, x, dy, blocks[*operation.w], statistics,
+        beta, blocks[*operation.dx], gradients_beta, blocks[*operation.dw]);
+  }
+  const std::span<double> sums = state.shared->Backward(operation);
+  UCUDNN_RETURN_IF_ERROR(operators_.SumForNormaliseBackward(
+      state.batch, normalisation, x, dy, statistics, sums.data(),
+      gradients_beta, blocks[*operation.dw]));
+  UCUDNN_RETURN_IF_ERROR(state.shared->exchange().SumStatistics(sums));
+  return operators_.NormaliseBackwardBySums(
+      state.batch, normalisation, x, dy, sums.data(),
+      state.shared->images().count() * normalisation.extent.pixels(),
+      blocks[*operation.w], statistics, beta, blocks[*operation.dx]);
 }
 
 Status TaskRunner::RunConvolution(const TaskOperation& operation,
@@ -168,14 +236,15 @@ Status TaskRunner::RunForward(std::size_t task, const TaskOperation& operation,
     case TaskOperator::kPool:
       return operators_.Pool(batch, operation.pooling, x, y);
     case TaskOperator::kNormalise:
-      return operators_.Normalise(batch, operation.output, x,
-                                  blocks[*operation.w], y,
-                                  blocks[*operation.statistics]);
+      return NormaliseForward(task, blocks, state);
     case TaskOperator::kDropout:
+      if (state.infers) {
+        return operators_.Blend(batch, elements, 1.0F, x, 0.0F, y);
+      }
       return operators_.Dropout(
           batch, elements,
           {.seed = DropoutHash(static_cast<std::uint32_t>(task), state.step),
-           .first = state.first * elements,
+           .first = (state.before + state.first) * elements,
            .ratio = kDropoutRatio},
           x, y, reinterpret_cast<std::uint8_t*>(blocks[*operation.mask]));
     default:
@@ -212,10 +281,7 @@ Status TaskRunner::RunBackward(const TaskOperation& operation,
           operation.x.empty() ? nullptr : blocks[operation.x[0]],
           optional(operation.y), dy, beta, dx);
     case TaskOperator::kNormalise:
-      return operators_.NormaliseBackward(
-          batch, operation.output, blocks[operation.x.at(0)], dy,
-          blocks[*operation.w], blocks[*operation.statistics], beta, dx,
-          state.adds ? 1.0F : 0.0F, blocks[*operation.dw]);
+      return NormaliseBackward(operation, blocks, beta, state);
     case TaskOperator::kDropout:
       return operators_.DropoutBackward(
           batch, elements, kDropoutRatio, dy,

@@ -15,6 +15,7 @@
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "client/executor/micro_batches.h"
+#include "client/training/rank_exchange.h"
 #include "client/training/task_operations.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
@@ -31,13 +32,21 @@ struct PreparedParts {
 // What a task needs to know of the round that it runs in.
 struct RoundState {
   BatchSize batch;
-  std::int64_t first = 0;          // image of the mini-batch
-  std::uint32_t step = 0;          // of the training, for dropouts
-  float loss_scale = 1;            // 1 / losses of the mini-batch
-  float rate = 0;                  // of learning
+  std::int64_t first = 0;   // image of this rank's share
+  std::int64_t before = 0;  // images of the mini-batch before the share
+  std::uint32_t step = 0;   // of the training, for dropouts
+  float loss_scale = 1;     // 1 / losses of the mini-batch
+  float rate = 0;           // of learning
+  float momentum = 0;
   float* probabilities = nullptr;  // of the round's labels
   // Whether a task adds to weight gradients instead of replacing them.
   bool adds = false;
+  // Whether the task has run before in this round.
+  bool reruns = false;
+  // Forward with running statistics and without dropout.
+  bool infers = false;
+  // Of normalisations with the other ranks; null: over the round's images.
+  SharedStatistics* shared = nullptr;
 };
 
 class TaskRunner {
@@ -67,6 +76,9 @@ class TaskRunner {
   bool Repeats(std::size_t task) const {
     return operations_[task].what != TaskOperator::kDropout;
   }
+  bool Normalises(std::size_t task) const {
+    return operations_[task].what == TaskOperator::kNormalise;
+  }
 
  private:
   Result<Convolution*> PreparedConvolution(const ConvProblem& problem,
@@ -76,8 +88,15 @@ class TaskRunner {
                         std::span<float* const> blocks,
                         const PreparedParts& parts, void* workspace,
                         Bytes workspace_size, const RoundState& state);
+  Status RunUpdate(const TaskOperation& operation,
+                   std::span<float* const> blocks, const RoundState& state);
   Status RunBackward(const TaskOperation& operation,
                      std::span<float* const> blocks, const RoundState& state);
+  Status NormaliseForward(std::size_t task, std::span<float* const> blocks,
+                          const RoundState& state);
+  Status NormaliseBackward(const TaskOperation& operation,
+                           std::span<float* const> blocks, float beta,
+                           const RoundState& state);
   Status RunForward(std::size_t task, const TaskOperation& operation,
                     std::span<float* const> blocks, const RoundState& state);
   // The beta of a gradient that is summed, after the old sum was copied into

@@ -1,6 +1,7 @@
 #include "device/onednn/operators.h"
 
 #include <algorithm>
+#include <cmath>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <utility>
@@ -15,8 +16,6 @@ namespace onednn {
 namespace {
 
 using dnnl::memory;
-
-constexpr float kEpsilon = 1e-5F;
 
 const dnnl::normalization_flags kNormaliseFlags =
     dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
@@ -67,6 +66,39 @@ void AddToMaxima(const Pooling& pooling, const float* x, const float* y,
     }
   }
 }
+
+// *out = value + beta * *out, without reading it if beta is 0.
+void Store(double value, float beta, float* out) {
+  const double old = beta == 0.0F ? 0.0 : double{beta} * double{*out};
+  *out = static_cast<float>(value + old);
+}
+
+// visit(i) for every element i of the channel.
+template <class Visit>
+void ForEachOfChannel(BatchSize batch, const ImageExtent& extent,
+                      std::int64_t channel, Visit&& visit) {
+  for (std::int64_t n = 0; n < batch.count(); ++n) {
+    const std::int64_t begin =
+        (n * extent.channels + channel) * extent.pixels();
+    for (std::int64_t i = begin; i < begin + extent.pixels(); ++i) visit(i);
+  }
+}
+
+// (x - mean) / sigma of a channel.
+struct Normal {
+  Normal(const Normalisation& normalisation, const float* statistics,
+         std::int64_t channel)
+      : mean(double{statistics[channel]}),
+        inverse(
+            1 /
+            std::sqrt(
+                double{statistics[normalisation.extent.channels + channel]} +
+                normalisation.epsilon)) {}
+  double Of(float x) const { return (double{x} - mean) * inverse; }
+
+  double mean;
+  double inverse;
+};
 
 dnnl::algorithm AlgorithmOf(Pooling::Kind kind) {
   switch (kind) {
@@ -151,53 +183,144 @@ class OneDnnOperators final : public Operators {
   }
 
   // The statistics are the channels' means, then their variances.
-  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
-                   const float* parameters, float* y,
+  Status Normalise(BatchSize batch, const Normalisation& normalisation,
+                   const float* x, const float* parameters, float* y,
                    float* statistics) override {
-    return Computed([&] {
-      const memory::desc form = Form(batch, extent);
-      const memory::desc row = FloatRow(extent.channels);
-      Execute(dnnl::batch_normalization_forward(NormaliseForward(form)),
-              {{DNNL_ARG_SRC, Of(form, x)},
-               {DNNL_ARG_DST, Of(form, y)},
-               {DNNL_ARG_MEAN, Of(row, statistics)},
-               {DNNL_ARG_VARIANCE, Of(row, statistics + extent.channels)},
-               {DNNL_ARG_SCALE, Of(row, parameters)},
-               {DNNL_ARG_SHIFT, Of(row, parameters + extent.channels)}});
-    });
+    return NormaliseWith(dnnl::prop_kind::forward_training, kNormaliseFlags,
+                         batch, normalisation, x, parameters, y, statistics);
   }
 
-  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+  Status NormaliseByRunning(BatchSize batch, const Normalisation& normalisation,
+                            const float* x, const float* parameters,
+                            const float* running, float* y) override {
+    return NormaliseWith(
+        dnnl::prop_kind::forward_inference,
+        kNormaliseFlags | dnnl::normalization_flags::use_global_stats, batch,
+        normalisation, x, parameters, y, running);
+  }
+
+  Status NormaliseBackward(BatchSize batch, const Normalisation& normalisation,
                            const float* x, const float* dy,
                            const float* parameters, const float* statistics,
                            float beta, float* dx, float gradients_beta,
                            float* gradients) override {
+    const ImageExtent& extent = normalisation.extent;
     const std::int64_t channels = extent.channels;
     std::vector<float> computed(static_cast<std::size_t>(2 * channels));
     UCUDNN_RETURN_IF_ERROR(
         Summed(batch.count() * extent.elements(), beta, dx, [&](float* result) {
           const memory::desc form = Form(batch, extent);
           const memory::desc row = FloatRow(channels);
-          Execute(dnnl::batch_normalization_backward(
-                      {{dnnl::prop_kind::backward, form, form, kEpsilon,
-                        kNormaliseFlags},
-                       runtime_.engine,
-                       NormaliseForward(form)}),
-                  {{DNNL_ARG_SRC, Of(form, x)},
-                   {DNNL_ARG_DIFF_DST, Of(form, dy)},
-                   {DNNL_ARG_MEAN, Of(row, statistics)},
-                   {DNNL_ARG_VARIANCE, Of(row, statistics + channels)},
-                   {DNNL_ARG_SCALE, Of(row, parameters)},
-                   // Not used, but oneDNN 2.6 insists on it.
-                   {DNNL_ARG_SHIFT, Of(row, parameters + channels)},
-                   {DNNL_ARG_DIFF_SRC, Of(form, result)},
-                   {DNNL_ARG_DIFF_SCALE, Of(row, computed.data())},
-                   {DNNL_ARG_DIFF_SHIFT, Of(row, computed.data() + channels)}});
+          Execute(
+              dnnl::batch_normalization_backward(
+                  {{dnnl::prop_kind::backward, form, form,
+                    static_cast<float>(normalisation.epsilon), kNormaliseFlags},
+                   runtime_.engine,
+                   NormaliseForward(dnnl::prop_kind::forward_training,
+                                    kNormaliseFlags, form,
+                                    normalisation.epsilon)}),
+              {{DNNL_ARG_SRC, Of(form, x)},
+               {DNNL_ARG_DIFF_DST, Of(form, dy)},
+               {DNNL_ARG_MEAN, Of(row, statistics)},
+               {DNNL_ARG_VARIANCE, Of(row, statistics + channels)},
+               {DNNL_ARG_SCALE, Of(row, parameters)},
+               // Not used, but oneDNN 2.6 insists on it.
+               {DNNL_ARG_SHIFT, Of(row, parameters + channels)},
+               {DNNL_ARG_DIFF_SRC, Of(form, result)},
+               {DNNL_ARG_DIFF_SCALE, Of(row, computed.data())},
+               {DNNL_ARG_DIFF_SHIFT, Of(row, computed.data() + channels)}});
         }));
     for (std::int64_t i = 0; i < 2 * channels; ++i) {
-      const float old =
-          gradients_beta == 0.0F ? 0.0F : gradients_beta * gradients[i];
-      gradients[i] = old + computed[static_cast<std::size_t>(i)];
+      Store(double{computed[static_cast<std::size_t>(i)]}, gradients_beta,
+            &gradients[i]);
+    }
+    return {};
+  }
+
+  Status SumForNormalise(BatchSize batch, const ImageExtent& extent,
+                         const float* x, double* sums) override {
+    for (std::int64_t c = 0; c < extent.channels; ++c) {
+      double sum = 0;
+      double squares = 0;
+      ForEachOfChannel(batch, extent, c, [&](std::int64_t i) {
+        sum += double{x[i]};
+        squares += double{x[i]} * double{x[i]};
+      });
+      sums[c] = sum;
+      sums[extent.channels + c] = squares;
+    }
+    return {};
+  }
+
+  Status NormaliseBySums(BatchSize batch, const Normalisation& normalisation,
+                         const float* x, const double* sums, std::int64_t count,
+                         const float* parameters, float* y,
+                         float* statistics) override {
+    const std::int64_t channels = normalisation.extent.channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double mean = sums[c] / static_cast<double>(count);
+      const double variance =
+          sums[channels + c] / static_cast<double>(count) - mean * mean;
+      statistics[c] = static_cast<float>(mean);
+      statistics[channels + c] = static_cast<float>(std::max(variance, 0.0));
+    }
+    return NormaliseByRunning(batch, normalisation, x, parameters, statistics,
+                              y);
+  }
+
+  Status SumForNormaliseBackward(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const float* statistics, double* sums,
+                                 float gradients_beta,
+                                 float* gradients) override {
+    const std::int64_t channels = normalisation.extent.channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const Normal normal(normalisation, statistics, c);
+      double sum = 0;
+      double product = 0;
+      ForEachOfChannel(batch, normalisation.extent, c, [&](std::int64_t i) {
+        sum += double{dy[i]};
+        product += double{dy[i]} * normal.Of(x[i]);
+      });
+      sums[c] = sum;
+      sums[channels + c] = product;
+      Store(product, gradients_beta, &gradients[c]);
+      Store(sum, gradients_beta, &gradients[channels + c]);
+    }
+    return {};
+  }
+
+  Status NormaliseBackwardBySums(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const double* sums, std::int64_t count,
+                                 const float* parameters,
+                                 const float* statistics, float beta,
+                                 float* dx) override {
+    const std::int64_t channels = normalisation.extent.channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const Normal normal(normalisation, statistics, c);
+      const double scale = double{parameters[c]} * normal.inverse;
+      const double sum = sums[c] / static_cast<double>(count);
+      const double product = sums[channels + c] / static_cast<double>(count);
+      ForEachOfChannel(batch, normalisation.extent, c, [&](std::int64_t i) {
+        Store(scale * (double{dy[i]} - sum - normal.Of(x[i]) * product), beta,
+              &dx[i]);
+      });
+    }
+    return {};
+  }
+
+  Status UpdateRunning(const Normalisation& normalisation,
+                       const float* statistics, std::int64_t count,
+                       float momentum, float* running) override {
+    const std::int64_t channels = normalisation.extent.channels;
+    const auto n = static_cast<float>(count);
+    const float unbiased = count > 1 ? n / (n - 1) : 1.0F;
+    for (std::int64_t i = 0; i < 2 * channels; ++i) {
+      const float now = statistics[i] * (i < channels ? 1.0F : unbiased);
+      running[i] += momentum * (now - running[i]);
     }
     return {};
   }
@@ -216,15 +339,9 @@ class OneDnnOperators final : public Operators {
                       const float* dy, float beta, float* dbias) override {
     for (std::int64_t c = 0; c < extent.channels; ++c) {
       double sum = 0;
-      for (std::int64_t n = 0; n < batch.count(); ++n) {
-        const float* const plane =
-            dy + (n * extent.channels + c) * extent.pixels();
-        for (std::int64_t p = 0; p < extent.pixels(); ++p) {
-          sum += double{plane[p]};
-        }
-      }
-      const double old = beta == 0.0F ? 0.0 : double{beta} * double{dbias[c]};
-      dbias[c] = static_cast<float>(sum + old);
+      ForEachOfChannel(batch, extent, c,
+                       [&](std::int64_t i) { sum += double{dy[i]}; });
+      Store(sum, beta, &dbias[c]);
     }
     return {};
   }
@@ -235,6 +352,18 @@ class OneDnnOperators final : public Operators {
       const memory::desc row = FloatRow(batch.count() * elements);
       onednn::Blend(runtime_, row, row).Run(Writable(a), out, alpha, beta);
     });
+  }
+
+  Status Update(std::int64_t count, const UpdateRule& rule,
+                const float* gradients, float* velocities,
+                float* weights) override {
+    const BatchSize one(1);
+    if (velocities != nullptr) {
+      UCUDNN_RETURN_IF_ERROR(
+          Blend(one, count, 1.0F, gradients, rule.momentum, velocities));
+      gradients = velocities;
+    }
+    return Blend(one, count, -rule.rate, gradients, 1.0F, weights);
   }
 
   Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent, const float* x,
@@ -353,10 +482,29 @@ class OneDnnOperators final : public Operators {
   }
 
   dnnl::batch_normalization_forward::primitive_desc NormaliseForward(
-      const memory::desc& form) const {
-    return {
-        {dnnl::prop_kind::forward_training, form, kEpsilon, kNormaliseFlags},
-        runtime_.engine};
+      dnnl::prop_kind kind, dnnl::normalization_flags flags,
+      const memory::desc& form, double epsilon) const {
+    return {{kind, form, static_cast<float>(epsilon), flags}, runtime_.engine};
+  }
+
+  // Reads the statistics with the flag use_global_stats, else writes them.
+  Status NormaliseWith(dnnl::prop_kind kind, dnnl::normalization_flags flags,
+                       BatchSize batch, const Normalisation& normalisation,
+                       const float* x, const float* parameters, float* y,
+                       const float* statistics) const {
+    return Computed([&] {
+      const std::int64_t channels = normalisation.extent.channels;
+      const memory::desc form = Form(batch, normalisation.extent);
+      const memory::desc row = FloatRow(channels);
+      Execute(dnnl::batch_normalization_forward(
+                  NormaliseForward(kind, flags, form, normalisation.epsilon)),
+              {{DNNL_ARG_SRC, Of(form, x)},
+               {DNNL_ARG_DST, Of(form, y)},
+               {DNNL_ARG_MEAN, Of(row, statistics)},
+               {DNNL_ARG_VARIANCE, Of(row, statistics + channels)},
+               {DNNL_ARG_SCALE, Of(row, parameters)},
+               {DNNL_ARG_SHIFT, Of(row, parameters + channels)}});
+    });
   }
 
   const Runtime& runtime_;

@@ -51,6 +51,20 @@ struct Pooling {
   friend bool operator==(const Pooling&, const Pooling&) = default;
 };
 
+// A normalisation of each channel over images and pixels.
+struct Normalisation {
+  ImageExtent extent;
+  double epsilon = 1e-5;
+
+  friend bool operator==(const Normalisation&, const Normalisation&) = default;
+};
+
+// v = momentum * v + gradient; w -= rate * v.
+struct UpdateRule {
+  float rate = 0;
+  float momentum = 0;
+};
+
 // Which elements a dropout keeps: element i of the call is element `first` + i
 // of the step, so that sub-batches drop what the whole batch would.
 struct DropoutChoice {
@@ -79,19 +93,54 @@ class Operators {
                               const float* x, const float* y, const float* dy,
                               float beta, float* dx) = 0;
 
-  // Batch normalisation over images and pixels, with epsilon 1e-5.
   // `parameters` are the channels' scales, then their offsets; `statistics` are
   // two floats a channel for the backward pass, in a form of the device's own.
-  virtual Status Normalise(BatchSize batch, const ImageExtent& extent,
+  virtual Status Normalise(BatchSize batch, const Normalisation& normalisation,
                            const float* x, const float* parameters, float* y,
                            float* statistics) = 0;
   // `gradients` are those of `parameters`, with a beta of their own.
-  virtual Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
-                                   const float* x, const float* dy,
-                                   const float* parameters,
-                                   const float* statistics, float beta,
-                                   float* dx, float gradients_beta,
-                                   float* gradients) = 0;
+  virtual Status NormaliseBackward(
+      BatchSize batch, const Normalisation& normalisation, const float* x,
+      const float* dy, const float* parameters, const float* statistics,
+      float beta, float* dx, float gradients_beta, float* gradients) = 0;
+
+  // The same over images that several devices share, who add up `sums`, two
+  // doubles a channel, between both halves of a pass:
+  //   sums of x, and of x²         -> y, statistics
+  //   sums of dy, and of dy * norm -> dx,    norm = (x - mean) / sigma
+  // `count` is the number of elements of a channel over all images. `gradients`
+  // are of this device's images alone.
+  virtual Status SumForNormalise(BatchSize batch, const ImageExtent& extent,
+                                 const float* x, double* sums) = 0;
+  virtual Status NormaliseBySums(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const double* sums,
+                                 std::int64_t count, const float* parameters,
+                                 float* y, float* statistics) = 0;
+  virtual Status SumForNormaliseBackward(BatchSize batch,
+                                         const Normalisation& normalisation,
+                                         const float* x, const float* dy,
+                                         const float* statistics, double* sums,
+                                         float gradients_beta,
+                                         float* gradients) = 0;
+  virtual Status NormaliseBackwardBySums(BatchSize batch,
+                                         const Normalisation& normalisation,
+                                         const float* x, const float* dy,
+                                         const double* sums, std::int64_t count,
+                                         const float* parameters,
+                                         const float* statistics, float beta,
+                                         float* dx) = 0;
+
+  // `running` are the channels' means, then their variances. Each becomes
+  // (1 - momentum) * running + momentum * that of `statistics`, whose variance
+  // is over `count` elements and is corrected to be unbiased.
+  virtual Status UpdateRunning(const Normalisation& normalisation,
+                               const float* statistics, std::int64_t count,
+                               float momentum, float* running) = 0;
+  virtual Status NormaliseByRunning(BatchSize batch,
+                                    const Normalisation& normalisation,
+                                    const float* x, const float* parameters,
+                                    const float* running, float* y) = 0;
 
   // y += bias, a value a channel.
   virtual Status AddBias(BatchSize batch, const ImageExtent& extent,
@@ -102,6 +151,11 @@ class Operators {
   // out = alpha a + beta out, with any beta.
   virtual Status Blend(BatchSize batch, std::int64_t elements, float alpha,
                        const float* a, float beta, float* out) = 0;
+
+  // `velocities` may be null if the momentum is 0: then v is the gradient.
+  virtual Status Update(std::int64_t count, const UpdateRule& rule,
+                        const float* gradients, float* velocities,
+                        float* weights) = 0;
 
   // The gradient of `scale` times the sum of the cross-entropies after a
   // softmax over the channels, for every pixel. `labels` and `probabilities`

@@ -32,6 +32,69 @@ Values Plus(Values values, const Values& old, float beta) {
   return values;
 }
 
+// A normalisation of some images, in double precision.
+struct NormalisationCase {
+  explicit NormalisationCase(std::size_t images) {
+    const auto channels =
+        static_cast<std::size_t>(normalisation.extent.channels);
+    const auto pixels = static_cast<std::size_t>(normalisation.extent.pixels());
+    x = Random(images * channels * pixels, 8);
+    dy = Random(x.size(), 9);
+    old = Random(x.size(), 10);
+    parameters = Random(2 * channels, 11);
+    old_gradients = Random(2 * channels, 12);
+    y.resize(x.size());
+    dx.resize(x.size());
+    gradients.resize(2 * channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      std::vector<std::size_t> at;
+      for (std::size_t n = 0; n < images; ++n) {
+        for (std::size_t p = 0; p < pixels; ++p) {
+          at.push_back((n * channels + c) * pixels + p);
+        }
+      }
+      Differentiate(c, channels, at);
+    }
+  }
+
+  Normalisation normalisation = {.extent = {6, 5, 4}, .epsilon = 1e-3};
+  Values x, dy, old, parameters, old_gradients;
+  Values y, dx, gradients;
+  std::vector<double> means, variances;
+
+ private:
+  void Differentiate(std::size_t c, std::size_t channels,
+                     const std::vector<std::size_t>& at) {
+    const auto count = static_cast<double>(at.size());
+    double mean = 0;
+    double variance = 0;
+    for (const std::size_t i : at) mean += double{x[i]} / count;
+    for (const std::size_t i : at) {
+      variance += (double{x[i]} - mean) * (double{x[i]} - mean) / count;
+    }
+    means.push_back(mean);
+    variances.push_back(variance);
+    const double inverse = 1 / std::sqrt(variance + normalisation.epsilon);
+    double sum = 0;
+    double product = 0;
+    for (const std::size_t i : at) {
+      const double normal = (double{x[i]} - mean) * inverse;
+      y[i] = static_cast<float>(normal * double{parameters[c]} +
+                                double{parameters[channels + c]});
+      sum += double{dy[i]};
+      product += double{dy[i]} * normal;
+    }
+    for (const std::size_t i : at) {
+      const double normal = (double{x[i]} - mean) * inverse;
+      dx[i] = static_cast<float>(
+          double{parameters[c]} * inverse *
+          (double{dy[i]} - sum / count - normal * product / count));
+    }
+    gradients[c] = static_cast<float>(product);
+    gradients[channels + c] = static_cast<float>(sum);
+  }
+};
+
 struct PoolReference {
   Values y;
   Values dx;
@@ -105,15 +168,12 @@ float* OperatorsContractTest::Nan(std::size_t count) {
   return Put(Values(count, std::numeric_limits<float>::quiet_NaN()));
 }
 
-std::vector<float> OperatorsContractTest::Get(const float* data,
-                                              std::size_t count) {
-  Values values(count);
+void OperatorsContractTest::GetBytes(const void* data, void* to,
+                                     std::size_t size) {
   EXPECT_TRUE(device_->Synchronize().has_value());
-  EXPECT_TRUE(device_
-                  ->Download(values.data(), data,
-                             Bytes(static_cast<std::int64_t>(count * 4)))
-                  .has_value());
-  return values;
+  EXPECT_TRUE(
+      device_->Download(to, data, Bytes(static_cast<std::int64_t>(size)))
+          .has_value());
 }
 
 TEST_P(OperatorsContractTest, RectifiesAlsoInPlace) {
@@ -191,69 +251,170 @@ TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
 }
 
 TEST_P(OperatorsContractTest, NormalisesAndDifferentiates) {
-  const ImageExtent extent = {6, 5, 4};
-  const BatchSize batch(3);
-  const auto channels = static_cast<std::size_t>(extent.channels);
-  const auto pixels = static_cast<std::size_t>(extent.pixels());
-  const Values x = Random(3 * channels * pixels, 8);
-  const Values dy = Random(x.size(), 9);
-  const Values old = Random(x.size(), 10);
-  const Values parameters = Random(2 * channels, 11);
-  const Values old_gradients = Random(2 * channels, 12);
-  Values y(x.size());
-  Values dx(x.size());
-  Values gradients(2 * channels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    std::vector<std::size_t> at;
-    for (std::size_t n = 0; n < 3; ++n) {
-      for (std::size_t p = 0; p < pixels; ++p) {
-        at.push_back((n * channels + c) * pixels + p);
-      }
-    }
-    const auto count = static_cast<double>(at.size());
-    double mean = 0;
-    double variance = 0;
-    for (const std::size_t i : at) mean += double{x[i]} / count;
-    for (const std::size_t i : at) {
-      variance += (double{x[i]} - mean) * (double{x[i]} - mean) / count;
-    }
-    const double inverse = 1 / std::sqrt(variance + 1e-5);
-    double sum = 0;
-    double product = 0;
-    for (const std::size_t i : at) {
-      const double normal = (double{x[i]} - mean) * inverse;
-      y[i] = static_cast<float>(normal * double{parameters[c]} +
-                                double{parameters[channels + c]});
-      sum += double{dy[i]};
-      product += double{dy[i]} * normal;
-    }
-    for (const std::size_t i : at) {
-      const double normal = (double{x[i]} - mean) * inverse;
-      dx[i] = static_cast<float>(
-          double{parameters[c]} * inverse *
-          (double{dy[i]} - sum / count - normal * product / count));
-    }
-    gradients[c] = static_cast<float>(product);
-    gradients[channels + c] = static_cast<float>(sum);
-  }
-  const float* const in = Put(x);
-  const float* const weights = Put(parameters);
-  float* const out = Nan(x.size());
+  const NormalisationCase c(3);
+  const Normalisation& n = c.normalisation;
+  const auto channels = static_cast<std::size_t>(n.extent.channels);
+  const float* const in = Put(c.x);
+  const float* const weights = Put(c.parameters);
+  float* const out = Nan(c.x.size());
   float* const statistics = Nan(2 * channels);
-  ASSERT_OK(operators_->Normalise(batch, extent, in, weights, out, statistics));
-  EXPECT_THAT(Get(out, x.size()), Pointwise(FloatNear(1e-4F), y));
+  ASSERT_OK(
+      operators_->Normalise(BatchSize(3), n, in, weights, out, statistics));
+  EXPECT_THAT(Get(out, c.x.size()), Pointwise(FloatNear(1e-4F), c.y));
   for (const float beta : {0.0F, 1.0F}) {
-    float* const back = beta == 0 ? Nan(x.size()) : Put(old);
-    float* const sums = beta == 0 ? Nan(2 * channels) : Put(old_gradients);
-    ASSERT_OK(operators_->NormaliseBackward(batch, extent, in, Put(dy), weights,
-                                            statistics, beta, back, beta,
-                                            sums));
-    EXPECT_THAT(Get(back, x.size()),
-                Pointwise(FloatNear(1e-4F), Plus(dx, old, beta)));
+    float* const back = beta == 0 ? Nan(c.x.size()) : Put(c.old);
+    float* const sums = beta == 0 ? Nan(2 * channels) : Put(c.old_gradients);
+    ASSERT_OK(operators_->NormaliseBackward(BatchSize(3), n, in, Put(c.dy),
+                                            weights, statistics, beta, back,
+                                            beta, sums));
+    EXPECT_THAT(Get(back, c.x.size()),
+                Pointwise(FloatNear(1e-4F), Plus(c.dx, c.old, beta)));
     EXPECT_THAT(
         Get(sums, 2 * channels),
-        Pointwise(FloatNear(1e-4F), Plus(gradients, old_gradients, beta)));
+        Pointwise(FloatNear(1e-4F), Plus(c.gradients, c.old_gradients, beta)));
   }
+}
+
+// Images 0 and 1 on one device, image 2 on another: their sums are added on the
+// host, as ranks do.
+TEST_P(OperatorsContractTest, NormalisesImagesOfSeveralDevices) {
+  const NormalisationCase c(3);
+  const Normalisation& n = c.normalisation;
+  const auto channels = static_cast<std::size_t>(n.extent.channels);
+  const auto image = static_cast<std::size_t>(n.extent.elements());
+  const std::int64_t count = 3 * n.extent.pixels();
+  struct Share {
+    BatchSize images;
+    std::size_t first;
+    const float *x, *dy;
+    double *sums, *back_sums;
+    float *y, *statistics;
+  };
+  std::vector<Share> shares;
+  const auto part = [&](const Values& all, std::size_t first,
+                        std::size_t images) {
+    const auto begin = all.begin() + std::ptrdiff_t(first * image);
+    return Values(begin, begin + std::ptrdiff_t(images * image));
+  };
+  for (const auto& [first, images] :
+       {std::pair<std::size_t, std::size_t>(0, 2), {2, 1}}) {
+    shares.push_back(
+        {BatchSize(std::int64_t(images)), first, Put(part(c.x, first, images)),
+         Put(part(c.dy, first, images)), Put(std::vector<double>(2 * channels)),
+         Put(std::vector<double>(2 * channels)), Nan(images * image),
+         Nan(2 * channels)});
+  }
+  const auto exchange = [&](double* Share::*sums) {
+    std::vector<double> total(2 * channels);
+    for (const Share& share : shares) {
+      const std::vector<double> mine = Get(share.*sums, total.size());
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += mine[i];
+    }
+    for (Share& share : shares) share.*sums = Put(total);
+  };
+  const float* const weights = Put(c.parameters);
+  for (const Share& s : shares) {
+    ASSERT_OK(operators_->SumForNormalise(s.images, n.extent, s.x, s.sums));
+  }
+  exchange(&Share::sums);
+  Values gradients = c.old_gradients;
+  for (const Share& s : shares) {
+    ASSERT_OK(operators_->NormaliseBySums(s.images, n, s.x, s.sums, count,
+                                          weights, s.y, s.statistics));
+    const auto images = static_cast<std::size_t>(s.images.count());
+    EXPECT_THAT(Get(s.y, images * image),
+                Pointwise(FloatNear(kTolerance), part(c.y, s.first, images)));
+    // One begins the gradients, the other adds to them.
+    float* const mine = s.first == 0 ? Nan(2 * channels) : Put(c.old_gradients);
+    ASSERT_OK(operators_->SumForNormaliseBackward(
+        s.images, n, s.x, s.dy, s.statistics, s.back_sums,
+        s.first == 0 ? 0.0F : 1.0F, mine));
+    const Values got = Get(mine, 2 * channels);
+    for (std::size_t i = 0; i < got.size(); ++i) gradients[i] += got[i];
+  }
+  EXPECT_THAT(gradients,
+              Pointwise(FloatNear(1e-4F),
+                        Plus(c.gradients,
+                             Plus(c.old_gradients, c.old_gradients, 1), 1)));
+  exchange(&Share::back_sums);
+  for (const Share& s : shares) {
+    const auto images = static_cast<std::size_t>(s.images.count());
+    const Values old = part(c.old, s.first, images);
+    for (const float beta : {0.0F, 1.0F}) {
+      float* const dx = beta == 0 ? Nan(old.size()) : Put(old);
+      ASSERT_OK(operators_->NormaliseBackwardBySums(s.images, n, s.x, s.dy,
+                                                    s.back_sums, count, weights,
+                                                    s.statistics, beta, dx));
+      EXPECT_THAT(Get(dx, old.size()),
+                  Pointwise(FloatNear(kTolerance),
+                            Plus(part(c.dx, s.first, images), old, beta)));
+    }
+  }
+}
+
+TEST_P(OperatorsContractTest, KeepsRunningStatisticsAndNormalisesByThem) {
+  const NormalisationCase c(3);
+  const Normalisation& n = c.normalisation;
+  const auto channels = static_cast<std::size_t>(n.extent.channels);
+  const std::int64_t count = 3 * n.extent.pixels();
+  const float* const in = Put(c.x);
+  const float* const weights = Put(c.parameters);
+  float* const statistics = Nan(2 * channels);
+  ASSERT_OK(operators_->Normalise(BatchSize(3), n, in, weights, Nan(c.x.size()),
+                                  statistics));
+  Values before = Random(2 * channels, 20);
+  for (std::size_t i = channels; i < before.size(); ++i) before[i] += 1.5F;
+  Values after(before.size());
+  for (std::size_t i = 0; i < channels; ++i) {
+    const double unbiased = c.variances[i] * double(count) / double(count - 1);
+    after[i] = static_cast<float>(0.75 * double{before[i]} + 0.25 * c.means[i]);
+    after[channels + i] = static_cast<float>(
+        0.75 * double{before[channels + i]} + 0.25 * unbiased);
+  }
+  float* const running = Put(before);
+  ASSERT_OK(operators_->UpdateRunning(n, statistics, count, 0.25F, running));
+  EXPECT_THAT(Get(running, after.size()),
+              Pointwise(FloatNear(kTolerance), after));
+  Values y(c.x.size());
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t channel =
+        i / static_cast<std::size_t>(n.extent.pixels()) % channels;
+    y[i] = static_cast<float>(
+        (double{c.x[i]} - double{after[channel]}) /
+            std::sqrt(double{after[channels + channel]} + n.epsilon) *
+            double{c.parameters[channel]} +
+        double{c.parameters[channels + channel]});
+  }
+  float* const out = Nan(y.size());
+  ASSERT_OK(operators_->NormaliseByRunning(BatchSize(3), n, in, weights,
+                                           running, out));
+  EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(1e-4F), y));
+}
+
+TEST_P(OperatorsContractTest, UpdatesWithAndWithoutMomentum) {
+  const Values gradients = Random(1000, 21);
+  const Values velocities = Random(1000, 22);
+  const Values weights = Random(1000, 23);
+  Values v(1000);
+  Values moved(1000);
+  Values plain(1000);
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    v[i] =
+        static_cast<float>(0.9 * double{velocities[i]} + double{gradients[i]});
+    moved[i] = static_cast<float>(double{weights[i]} - 0.1 * double{v[i]});
+    plain[i] =
+        static_cast<float>(double{weights[i]} - 0.1 * double{gradients[i]});
+  }
+  float* const velocity = Put(velocities);
+  float* const weight = Put(weights);
+  ASSERT_OK(operators_->Update(1000, {.rate = 0.1F, .momentum = 0.9F},
+                               Put(gradients), velocity, weight));
+  EXPECT_THAT(Get(velocity, 1000), Pointwise(FloatNear(kTolerance), v));
+  EXPECT_THAT(Get(weight, 1000), Pointwise(FloatNear(kTolerance), moved));
+  float* const other = Put(weights);
+  ASSERT_OK(
+      operators_->Update(1000, {.rate = 0.1F}, Put(gradients), nullptr, other));
+  EXPECT_THAT(Get(other, 1000), Pointwise(FloatNear(kTolerance), plain));
 }
 
 TEST_P(OperatorsContractTest, AddsBiasesAndSumsTheirGradients) {

@@ -36,13 +36,19 @@ class OperatorsContractTest
   }
   // Device memory that holds NaN.
   float* Nan(std::size_t count);
-  std::vector<float> Get(const float* data, std::size_t count);
+  template <class T>
+  std::vector<T> Get(const T* data, std::size_t count) {
+    std::vector<T> values(count);
+    GetBytes(data, values.data(), count * sizeof(T));
+    return values;
+  }
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<Operators> operators_;
 
  private:
   void* PutBytes(const void* data, std::size_t size);
+  void GetBytes(const void* data, void* to, std::size_t size);
   std::vector<DeviceBuffer> buffers_;
 };
 

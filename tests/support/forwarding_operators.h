@@ -29,19 +29,69 @@ class ForwardingOperators : public Operators {
                       float* dx) override {
     return operators_.PoolBackward(batch, pooling, x, y, dy, beta, dx);
   }
-  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
-                   const float* parameters, float* y,
+  Status Normalise(BatchSize batch, const Normalisation& normalisation,
+                   const float* x, const float* parameters, float* y,
                    float* statistics) override {
-    return operators_.Normalise(batch, extent, x, parameters, y, statistics);
+    return operators_.Normalise(batch, normalisation, x, parameters, y,
+                                statistics);
   }
-  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+  Status NormaliseBackward(BatchSize batch, const Normalisation& normalisation,
                            const float* x, const float* dy,
                            const float* parameters, const float* statistics,
                            float beta, float* dx, float gradients_beta,
                            float* gradients) override {
-    return operators_.NormaliseBackward(batch, extent, x, dy, parameters,
+    return operators_.NormaliseBackward(batch, normalisation, x, dy, parameters,
                                         statistics, beta, dx, gradients_beta,
                                         gradients);
+  }
+  Status SumForNormalise(BatchSize batch, const ImageExtent& extent,
+                         const float* x, double* sums) override {
+    return operators_.SumForNormalise(batch, extent, x, sums);
+  }
+  Status NormaliseBySums(BatchSize batch, const Normalisation& normalisation,
+                         const float* x, const double* sums, std::int64_t count,
+                         const float* parameters, float* y,
+                         float* statistics) override {
+    return operators_.NormaliseBySums(batch, normalisation, x, sums, count,
+                                      parameters, y, statistics);
+  }
+  Status SumForNormaliseBackward(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const float* statistics, double* sums,
+                                 float gradients_beta,
+                                 float* gradients) override {
+    return operators_.SumForNormaliseBackward(batch, normalisation, x, dy,
+                                              statistics, sums, gradients_beta,
+                                              gradients);
+  }
+  Status NormaliseBackwardBySums(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const double* sums, std::int64_t count,
+                                 const float* parameters,
+                                 const float* statistics, float beta,
+                                 float* dx) override {
+    return operators_.NormaliseBackwardBySums(batch, normalisation, x, dy, sums,
+                                              count, parameters, statistics,
+                                              beta, dx);
+  }
+  Status UpdateRunning(const Normalisation& normalisation,
+                       const float* statistics, std::int64_t count,
+                       float momentum, float* running) override {
+    return operators_.UpdateRunning(normalisation, statistics, count, momentum,
+                                    running);
+  }
+  Status NormaliseByRunning(BatchSize batch, const Normalisation& normalisation,
+                            const float* x, const float* parameters,
+                            const float* running, float* y) override {
+    return operators_.NormaliseByRunning(batch, normalisation, x, parameters,
+                                         running, y);
+  }
+  Status Update(std::int64_t count, const UpdateRule& rule,
+                const float* gradients, float* velocities,
+                float* weights) override {
+    return operators_.Update(count, rule, gradients, velocities, weights);
   }
   Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
                  float* y) override {

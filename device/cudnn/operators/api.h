@@ -10,20 +10,21 @@
 
 namespace ucudnn::cudnn {
 
-#define UCUDNN_OPERATOR_FUNCTIONS(X)                              \
-  X(CreateActivation, cudnnCreateActivationDescriptor)            \
-  X(SetActivation, cudnnSetActivationDescriptor)                  \
-  X(DestroyActivation, cudnnDestroyActivationDescriptor)          \
-  X(ActivationForward, cudnnActivationForward)                    \
-  X(ActivationBackward, cudnnActivationBackward)                  \
-  X(CreatePooling, cudnnCreatePoolingDescriptor)                  \
-  X(SetPooling, cudnnSetPoolingNdDescriptor)                      \
-  X(DestroyPooling, cudnnDestroyPoolingDescriptor)                \
-  X(PoolingForward, cudnnPoolingForward)                          \
-  X(PoolingBackward, cudnnPoolingBackward)                        \
-  X(NormalisationForward, cudnnBatchNormalizationForwardTraining) \
-  X(NormalisationBackward, cudnnBatchNormalizationBackward)       \
-  X(BiasBackward, cudnnConvolutionBackwardBias)                   \
+#define UCUDNN_OPERATOR_FUNCTIONS(X)                                 \
+  X(CreateActivation, cudnnCreateActivationDescriptor)               \
+  X(SetActivation, cudnnSetActivationDescriptor)                     \
+  X(DestroyActivation, cudnnDestroyActivationDescriptor)             \
+  X(ActivationForward, cudnnActivationForward)                       \
+  X(ActivationBackward, cudnnActivationBackward)                     \
+  X(CreatePooling, cudnnCreatePoolingDescriptor)                     \
+  X(SetPooling, cudnnSetPoolingNdDescriptor)                         \
+  X(DestroyPooling, cudnnDestroyPoolingDescriptor)                   \
+  X(PoolingForward, cudnnPoolingForward)                             \
+  X(PoolingBackward, cudnnPoolingBackward)                           \
+  X(NormalisationForward, cudnnBatchNormalizationForwardTraining)    \
+  X(NormalisationBackward, cudnnBatchNormalizationBackward)          \
+  X(NormalisationInference, cudnnBatchNormalizationForwardInference) \
+  X(BiasBackward, cudnnConvolutionBackwardBias)                      \
   X(SoftmaxForward, cudnnSoftmaxForward)
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): declares a name

@@ -1,14 +1,21 @@
 #ifndef UCUDNN_DEVICE_CUDNN_OPERATORS_KERNELS_H_
 #define UCUDNN_DEVICE_CUDNN_OPERATORS_KERNELS_H_
 
-// Kernels for what cuDNN does not have: a few lines of PTX each, which the
-// driver compiles for its GPU when they are loaded.
+// Kernels for what cuDNN does not have: a few lines of PTX each
+// (kernel_text.h), which the driver compiles for its GPU when they are loaded.
+//
+//   kernels->Launch(kDropoutBackward, count, dy, dx, mask, count, factor);
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <memory>
+#include <string_view>
+#include <type_traits>
 
 #include "base/result.h"
 #include "device/cudnn/handle.h"
+#include "device/cudnn/operators/kernel_text.h"
 
 namespace ucudnn::cudnn {
 
@@ -21,34 +28,26 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // All are enqueued on the handle's stream, inside its context. Counts fit
-  // into 31 bits.
-
-  // For label i of pixel i % pixels of image i / pixels, at its element of
-  // `gradients`: probabilities[i] = element * inverse; element -= scale.
-  Status SubtractLabels(float* gradients, const std::int32_t* labels,
-                        float* probabilities, std::int64_t count,
-                        std::int64_t pixels, std::int64_t channels, float scale,
-                        float inverse);
-  // mask = DropoutHash(i, seed) >= threshold; to = mask ? from * factor : 0.
-  Status Dropout(const float* from, float* to, std::uint8_t* mask,
-                 std::int64_t count, std::uint32_t seed,
-                 std::uint32_t threshold, float factor);
-  // to = mask ? from * factor : 0.
-  Status DropoutBackward(const float* from, float* to, const std::uint8_t* mask,
-                         std::int64_t count, float factor);
+  // Enqueues a kernel of `threads` threads on the handle's stream, inside its
+  // context. kUnimplemented from 2^31 threads on.
+  template <class... P>
+  Status Launch(const Kernel<P...>& kernel, std::int64_t threads,
+                std::type_identity_t<P>... parameters) {
+    void* pointers[] = {
+        const_cast<void*>(static_cast<const void*>(&parameters))...};
+    return LaunchNamed(kernel.name, threads, pointers);
+  }
 
  private:
   explicit Kernels(CudnnHandle& handle, const DriverApi& driver)
       : handle_(handle), driver_(driver) {}
-  Status Launch(CUfunction function, std::int64_t count, void** parameters);
+  Status LaunchNamed(std::string_view name, std::int64_t threads,
+                     void** parameters);
 
   CudnnHandle& handle_;
   const DriverApi& driver_;
   CUmodule module_ = nullptr;
-  CUfunction subtract_labels_ = nullptr;
-  CUfunction dropout_ = nullptr;
-  CUfunction dropout_backward_ = nullptr;
+  std::map<std::string_view, CUfunction> functions_;
 };
 
 }  // namespace ucudnn::cudnn

@@ -17,12 +17,13 @@ namespace {
 
 constexpr float kOne = 1;
 constexpr float kZero = 0;
-constexpr double kEpsilon = 1e-5;
 
 using OwnedTensor = Owned<cudnnTensorDescriptor_t>;
 using OwnedPooling = Owned<cudnnPoolingDescriptor_t>;
 
 int Whole(std::int64_t n) { return static_cast<int>(n); }
+// A kernel's parameter; Launch refuses more threads than fit.
+std::uint32_t Count(std::int64_t n) { return static_cast<std::uint32_t>(n); }
 
 cudnnPoolingMode_t ModeOf(Pooling::Kind kind) {
   switch (kind) {
@@ -112,9 +113,10 @@ class CudnnOperators final : public Operators {
   }
 
   // The statistics are cuDNN's: the channels' means, then 1 / sigma.
-  Status Normalise(BatchSize batch, const ImageExtent& extent, const float* x,
-                   const float* parameters, float* y,
+  Status Normalise(BatchSize batch, const Normalisation& normalisation,
+                   const float* x, const float* parameters, float* y,
                    float* statistics) override {
+    const ImageExtent& extent = normalisation.extent;
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
@@ -123,26 +125,109 @@ class CudnnOperators final : public Operators {
         api_.NormalisationForward(
             handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
             images, y, channels, parameters, parameters + c, 1.0, nullptr,
-            nullptr, kEpsilon, statistics, statistics + c),
+            nullptr, normalisation.epsilon, statistics, statistics + c),
         "cudnnBatchNormalizationForwardTraining");
   }
 
-  Status NormaliseBackward(BatchSize batch, const ImageExtent& extent,
+  Status NormaliseBackward(BatchSize batch, const Normalisation& normalisation,
                            const float* x, const float* dy,
                            const float* parameters, const float* statistics,
                            float beta, float* dx, float gradients_beta,
                            float* gradients) override {
+    const ImageExtent& extent = normalisation.extent;
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
     const std::int64_t c = extent.channels;
     return handle_.Check(
-        api_.NormalisationBackward(handle_.get(), CUDNN_BATCHNORM_SPATIAL,
-                                   &kOne, &beta, &kOne, &gradients_beta, images,
-                                   x, images, dy, images, dx, channels,
-                                   parameters, gradients, gradients + c,
-                                   kEpsilon, statistics, statistics + c),
+        api_.NormalisationBackward(
+            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &beta, &kOne,
+            &gradients_beta, images, x, images, dy, images, dx, channels,
+            parameters, gradients, gradients + c, normalisation.epsilon,
+            statistics, statistics + c),
         "cudnnBatchNormalizationBackward");
+  }
+
+  Status SumForNormalise(BatchSize batch, const ImageExtent& extent,
+                         const float* x, double* sums) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Launch(kNormaliseSums, extent.channels * kBlockThreads, x,
+                            sums, Count(batch.count() * extent.pixels()),
+                            Count(extent.pixels()), Count(extent.channels));
+  }
+
+  Status NormaliseBySums(BatchSize batch, const Normalisation& normalisation,
+                         const float* x, const double* sums, std::int64_t count,
+                         const float* parameters, float* y,
+                         float* statistics) override {
+    const ImageExtent& extent = normalisation.extent;
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_RETURN_IF_ERROR(kernels_->Launch(
+        kNormaliseStatistics, extent.channels, sums, statistics,
+        Count(extent.channels), 1 / static_cast<double>(count),
+        normalisation.epsilon));
+    const std::int64_t elements = batch.count() * extent.elements();
+    return kernels_->Launch(kNormalise, elements, x, statistics, parameters, y,
+                            Count(elements), Count(extent.pixels()),
+                            Count(extent.channels));
+  }
+
+  Status SumForNormaliseBackward(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const float* statistics, double* sums,
+                                 float gradients_beta,
+                                 float* gradients) override {
+    const ImageExtent& extent = normalisation.extent;
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Launch(
+        kNormaliseBackwardSums, extent.channels * kBlockThreads, x, dy,
+        statistics, sums, gradients, Count(batch.count() * extent.pixels()),
+        Count(extent.pixels()), Count(extent.channels), gradients_beta);
+  }
+
+  Status NormaliseBackwardBySums(BatchSize batch,
+                                 const Normalisation& normalisation,
+                                 const float* x, const float* dy,
+                                 const double* sums, std::int64_t count,
+                                 const float* parameters,
+                                 const float* statistics, float beta,
+                                 float* dx) override {
+    const ImageExtent& extent = normalisation.extent;
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    const std::int64_t elements = batch.count() * extent.elements();
+    return kernels_->Launch(kNormaliseBackward, elements, x, dy, sums,
+                            statistics, parameters, dx, Count(elements),
+                            Count(extent.pixels()), Count(extent.channels),
+                            1 / static_cast<double>(count), beta);
+  }
+
+  Status UpdateRunning(const Normalisation& normalisation,
+                       const float* statistics, std::int64_t count,
+                       float momentum, float* running) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    const auto n = static_cast<float>(count);
+    const std::int64_t channels = normalisation.extent.channels;
+    return kernels_->Launch(kUpdateRunning, channels, statistics, running,
+                            Count(channels), momentum,
+                            count > 1 ? n / (n - 1) : 1.0F,
+                            static_cast<float>(normalisation.epsilon));
+  }
+
+  Status NormaliseByRunning(BatchSize batch, const Normalisation& normalisation,
+                            const float* x, const float* parameters,
+                            const float* running, float* y) override {
+    const ImageExtent& extent = normalisation.extent;
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
+    UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
+    const std::int64_t c = extent.channels;
+    return handle_.Check(
+        api_.NormalisationInference(
+            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
+            images, y, channels, parameters, parameters + c, running,
+            running + c, normalisation.epsilon),
+        "cudnnBatchNormalizationForwardInference");
   }
 
   Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
@@ -174,6 +259,17 @@ class CudnnOperators final : public Operators {
                          "cudnnAddTensor");
   }
 
+  Status Update(std::int64_t count, const UpdateRule& rule,
+                const float* gradients, float* velocities,
+                float* weights) override {
+    if (velocities == nullptr) {
+      return Blend(BatchSize(1), count, -rule.rate, gradients, 1.0F, weights);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Launch(kUpdate, count, gradients, velocities, weights,
+                            Count(count), rule.rate, rule.momentum);
+  }
+
   Status SoftmaxLoss(BatchSize batch, const ImageExtent& extent, const float* x,
                      const std::int32_t* labels, float scale, float* dx,
                      float* probabilities) override {
@@ -184,27 +280,29 @@ class CudnnOperators final : public Operators {
                                           CUDNN_SOFTMAX_MODE_CHANNEL, &scale,
                                           images, x, &kZero, images, dx),
                       "cudnnSoftmaxForward"));
-    return kernels_->SubtractLabels(
-        dx, labels, probabilities, batch.count() * extent.pixels(),
-        extent.pixels(), extent.channels, scale, 1 / scale);
+    const std::int64_t count = batch.count() * extent.pixels();
+    return kernels_->Launch(kSubtractLabels, count, dx, labels, probabilities,
+                            Count(count), Count(extent.pixels()),
+                            Count(extent.channels), scale, 1 / scale);
   }
 
   Status Dropout(BatchSize batch, std::int64_t elements,
                  const DropoutChoice& choice, const float* x, float* y,
                  std::uint8_t* mask) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
-    return kernels_->Dropout(x, y, mask, batch.count() * elements,
-                             DropoutSeed(choice),
-                             DropoutThreshold(choice.ratio),
-                             static_cast<float>(1 / (1 - choice.ratio)));
+    const std::int64_t count = batch.count() * elements;
+    return kernels_->Launch(kDropout, count, x, y, mask, Count(count),
+                            DropoutSeed(choice), DropoutThreshold(choice.ratio),
+                            static_cast<float>(1 / (1 - choice.ratio)));
   }
 
   Status DropoutBackward(BatchSize batch, std::int64_t elements, double ratio,
                          const float* dy, const std::uint8_t* mask,
                          float* dx) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
-    return kernels_->DropoutBackward(dy, dx, mask, batch.count() * elements,
-                                     static_cast<float>(1 / (1 - ratio)));
+    const std::int64_t count = batch.count() * elements;
+    return kernels_->Launch(kDropoutBackward, count, dy, dx, mask, Count(count),
+                            static_cast<float>(1 / (1 - ratio)));
   }
 
  private:

@@ -40,11 +40,12 @@ class Trainee {
  public:
   // `batches` are those that are measured, so that plans may use them.
   Trainee(std::unique_ptr<Device> device, Graph graph,
-          std::vector<BatchSize> batches = {}, double link = kFastLink)
+          std::vector<BatchSize> batches = {}, double link = kFastLink,
+          const TrainingOptions& options = {})
       : device_(std::move(device)),
         operators_(*OpenOperators(*device_)),
         graph_(std::move(graph)) {
-    auto training = BuildTrainingGraph(graph_, {});
+    auto training = BuildTrainingGraph(graph_, options);
     EXPECT_TRUE(training) << training.error().message;
     training_ = *std::move(training);
     DeviceModel model = *DeviceModelPreset("H200");
@@ -120,6 +121,11 @@ class Trainee {
   }
 
   const TrainingGraph& training() const { return training_; }
+  const std::vector<TaskOperation>& operations() const { return operations_; }
+  const Parameters& parameters() const { return parameters_; }
+  void StartFrom(Parameters parameters) { parameters_ = std::move(parameters); }
+  Device& device() { return *device_; }
+  const SyntheticBatch& images() const { return batch_; }
 
  private:
   // One algorithm for each convolution and batch: as long as they have one

@@ -269,6 +269,27 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     }
   });
 }
+cudnnStatus_t cudnnBatchNormalizationForwardInference(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+    const void* beta, const Tensor x, const void* px, const Tensor, void* py,
+    const Tensor, const void* scale, const void* offset, const void* means,
+    const void* variances, double epsilon) {
+  if (mode != CUDNN_BATCHNORM_SPATIAL) return CUDNN_STATUS_NOT_SUPPORTED;
+  const Shape shape(x);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  return Do(handle, shape.count(), [=] {
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      const std::int64_t c = i / shape.pixels() % shape.c;
+      const double normal = (double{In(px)[i]} - double{In(means)[c]}) /
+                            std::sqrt(double{In(variances)[c]} + epsilon);
+      Store(Out(py) + i,
+            static_cast<float>(normal * double{In(scale)[c]} +
+                               double{In(offset)[c]}),
+            scale_new, scale_old);
+    }
+  });
+}
 cudnnStatus_t cudnnBatchNormalizationBackward(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
     const void* beta, const void* parameter_alpha, const void* parameter_beta,

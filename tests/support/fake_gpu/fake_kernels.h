@@ -1,9 +1,11 @@
 #ifndef UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_KERNELS_H_
 #define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_KERNELS_H_
 
-// What the kernels of device/cudnn/operators/kernels.cc do, a thread at a time,
-// on the host.
+// What the kernels of device/cudnn/operators/kernel_text.h do, a thread at a
+// time, on the host.
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,6 +21,131 @@ struct FakeKernel {
 template <class T>
 T FakeParameter(void** parameters, int number) {
   return *static_cast<T*>(parameters[number]);
+}
+
+// visit(i) for every element i of the channel that the thread's block adds up.
+template <class Visit>
+void FakeChannelOfThread(std::uint32_t thread, std::uint32_t count,
+                         std::uint32_t pixels, std::uint32_t channels,
+                         Visit&& visit) {
+  const std::uint32_t channel = thread / 256;
+  for (std::uint32_t k = 0; k < count; ++k) {
+    visit((k / pixels * channels + channel) * pixels + k % pixels);
+  }
+}
+
+inline void FakeNormaliseSums(std::uint32_t i, void** p) {
+  if (i % 256 != 0) return;
+  const auto* const x = FakeParameter<const float*>(p, 0);
+  auto* const sums = FakeParameter<double*>(p, 1);
+  const auto channels = FakeParameter<std::uint32_t>(p, 4);
+  double sum = 0;
+  double squares = 0;
+  FakeChannelOfThread(i, FakeParameter<std::uint32_t>(p, 2),
+                      FakeParameter<std::uint32_t>(p, 3), channels,
+                      [&](std::uint32_t at) {
+                        sum += double{x[at]};
+                        squares += double{x[at]} * double{x[at]};
+                      });
+  sums[i / 256] = sum;
+  sums[channels + i / 256] = squares;
+}
+
+inline void FakeNormaliseBackwardSums(std::uint32_t i, void** p) {
+  if (i % 256 != 0) return;
+  const std::uint32_t c = i / 256;
+  const auto* const x = FakeParameter<const float*>(p, 0);
+  const auto* const dy = FakeParameter<const float*>(p, 1);
+  const auto* const statistics = FakeParameter<const float*>(p, 2);
+  auto* const sums = FakeParameter<double*>(p, 3);
+  auto* const gradients = FakeParameter<float*>(p, 4);
+  const auto channels = FakeParameter<std::uint32_t>(p, 7);
+  const auto beta = FakeParameter<float>(p, 8);
+  double sum = 0;
+  double product = 0;
+  FakeChannelOfThread(
+      i, FakeParameter<std::uint32_t>(p, 5), FakeParameter<std::uint32_t>(p, 6),
+      channels, [&](std::uint32_t at) {
+        sum += double{dy[at]};
+        product += double{dy[at]} * (double{x[at]} - double{statistics[c]}) *
+                   double{statistics[channels + c]};
+      });
+  sums[c] = sum;
+  sums[channels + c] = product;
+  const auto store = [beta](double value, float* to) {
+    *to = static_cast<float>(value +
+                             (beta == 0 ? 0.0 : double{beta} * double{*to}));
+  };
+  store(product, &gradients[c]);
+  store(sum, &gradients[channels + c]);
+}
+
+inline void FakeNormaliseStatistics(std::uint32_t c, void** p) {
+  const auto channels = FakeParameter<std::uint32_t>(p, 2);
+  if (c >= channels) return;
+  const auto* const sums = FakeParameter<const double*>(p, 0);
+  auto* const statistics = FakeParameter<float*>(p, 1);
+  const auto inverse = FakeParameter<double>(p, 3);
+  const double mean = sums[c] * inverse;
+  const double variance =
+      std::max(sums[channels + c] * inverse - mean * mean, 0.0);
+  statistics[c] = static_cast<float>(mean);
+  statistics[channels + c] =
+      static_cast<float>(1 / std::sqrt(variance + FakeParameter<double>(p, 4)));
+}
+
+inline void FakeNormalise(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 4)) return;
+  const auto channels = FakeParameter<std::uint32_t>(p, 6);
+  const std::uint32_t c = i / FakeParameter<std::uint32_t>(p, 5) % channels;
+  const auto* const statistics = FakeParameter<const float*>(p, 1);
+  const auto* const parameters = FakeParameter<const float*>(p, 2);
+  FakeParameter<float*>(p, 3)[i] =
+      (FakeParameter<const float*>(p, 0)[i] - statistics[c]) *
+          statistics[channels + c] * parameters[c] +
+      parameters[channels + c];
+}
+
+inline void FakeNormaliseBackward(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 6)) return;
+  const auto channels = FakeParameter<std::uint32_t>(p, 8);
+  const std::uint32_t c = i / FakeParameter<std::uint32_t>(p, 7) % channels;
+  const auto* const sums = FakeParameter<const double*>(p, 2);
+  const auto* const statistics = FakeParameter<const float*>(p, 3);
+  const auto inverse_count = FakeParameter<double>(p, 9);
+  const auto beta = FakeParameter<float>(p, 10);
+  const float inverse = statistics[channels + c];
+  const float normal =
+      (FakeParameter<const float*>(p, 0)[i] - statistics[c]) * inverse;
+  const auto gradients = static_cast<float>(sums[c] * inverse_count);
+  const auto products = static_cast<float>(sums[channels + c] * inverse_count);
+  float& to = FakeParameter<float*>(p, 5)[i];
+  const float gradient =
+      (FakeParameter<const float*>(p, 1)[i] - gradients - normal * products) *
+      (FakeParameter<const float*>(p, 4)[c] * inverse);
+  to = gradient + (beta == 0 ? 0.0F : beta * to);
+}
+
+inline void FakeUpdateRunning(std::uint32_t c, void** p) {
+  const auto channels = FakeParameter<std::uint32_t>(p, 2);
+  if (c >= channels) return;
+  const auto* const statistics = FakeParameter<const float*>(p, 0);
+  auto* const running = FakeParameter<float*>(p, 1);
+  const auto momentum = FakeParameter<float>(p, 3);
+  const float inverse = statistics[channels + c];
+  const float variance =
+      std::max(1 / (inverse * inverse) - FakeParameter<float>(p, 5), 0.0F);
+  running[c] += momentum * (statistics[c] - running[c]);
+  running[channels + c] += momentum * (variance * FakeParameter<float>(p, 4) -
+                                       running[channels + c]);
+}
+
+inline void FakeUpdate(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 3)) return;
+  float& velocity = FakeParameter<float*>(p, 1)[i];
+  velocity = FakeParameter<float>(p, 5) * velocity +
+             FakeParameter<const float*>(p, 0)[i];
+  FakeParameter<float*>(p, 2)[i] -= FakeParameter<float>(p, 4) * velocity;
 }
 
 inline const std::map<std::string, FakeKernel>& FakeKernels() {
@@ -53,14 +180,25 @@ inline const std::map<std::string, FakeKernel>& FakeKernels() {
                     : 0.0F;
         }}},
       {"ucudnn_dropout_backward",
-       {{8, 8, 8, 4, 4}, [](std::uint32_t i, void** p) {
+       {{8, 8, 8, 4, 4},
+        [](std::uint32_t i, void** p) {
           if (i >= FakeParameter<std::uint32_t>(p, 3)) return;
           FakeParameter<float*>(p, 1)[i] =
               FakeParameter<const std::uint8_t*>(p, 2)[i] != 0
                   ? FakeParameter<const float*>(p, 0)[i] *
                         FakeParameter<float>(p, 4)
                   : 0.0F;
-        }}}};
+        }}},
+      {"ucudnn_update", {{8, 8, 8, 4, 4, 4}, FakeUpdate}},
+      {"ucudnn_normalise_sums", {{8, 8, 4, 4, 4}, FakeNormaliseSums}},
+      {"ucudnn_normalise_statistics",
+       {{8, 8, 4, 8, 8}, FakeNormaliseStatistics}},
+      {"ucudnn_normalise", {{8, 8, 8, 8, 4, 4, 4}, FakeNormalise}},
+      {"ucudnn_normalise_backward_sums",
+       {{8, 8, 8, 8, 8, 4, 4, 4, 4}, FakeNormaliseBackwardSums}},
+      {"ucudnn_normalise_backward",
+       {{8, 8, 8, 8, 8, 8, 4, 4, 4, 8, 4}, FakeNormaliseBackward}},
+      {"ucudnn_update_running", {{8, 8, 4, 4, 4, 4}, FakeUpdateRunning}}};
   return kKernels;
 }
 

@@ -1,0 +1,473 @@
+#include "device/cudnn/operators/kernel_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace ucudnn::cudnn {
+namespace {
+
+// PTX's type of a parameter.
+template <class P>
+constexpr std::string_view TypeOf() {
+  if constexpr (std::is_pointer_v<P>) return "u64";
+  if constexpr (std::is_same_v<P, float>) return "f32";
+  if constexpr (std::is_same_v<P, double>) return "f64";
+  return "u32";
+}
+
+struct Entry {
+  std::string_view name;
+  std::string text;
+};
+
+// What makes the kernel's parameters registers of the names in `parameters`,
+// pointers as global addresses, and defines the registers thread, block and i
+// (the thread's number among all).
+template <class... P>
+std::string Head(const Kernel<P...>& kernel, std::string_view parameters) {
+  const std::string_view types[] = {TypeOf<P>()...};
+  std::string declared;
+  std::string loaded;
+  for (const std::string_view type : types) {
+    const auto end = std::min(parameters.find(' '), parameters.size());
+    const std::string_view name = parameters.substr(0, end);
+    parameters.remove_prefix(std::min(end + 1, parameters.size()));
+    declared += fmt::format("{}\n  .param .{} p_{}",
+                            declared.empty() ? "" : ",", type, name);
+    loaded += fmt::format("  .reg .{0} {1};\n  ld.param.{0} {1}, [p_{1}];\n",
+                          type, name);
+    if (type == "u64") {
+      loaded += fmt::format("  cvta.to.global.u64 {0}, {0};\n", name);
+    }
+  }
+  return fmt::format(R"(
+.visible .entry {}({})
+{{
+  .reg .pred past;
+  .reg .u32 thread, block, i;
+  mov.u32 block, %ctaid.x;
+  mov.u32 i, %ntid.x;
+  mov.u32 thread, %tid.x;
+  mad.lo.u32 i, block, i, thread;
+{})",
+                     kernel.name, declared, loaded);
+}
+
+// A kernel whose threads from `last` on, one of its parameters, do nothing.
+template <class... P>
+Entry Elements(const Kernel<P...>& kernel, std::string_view parameters,
+               std::string_view last, std::string_view body) {
+  return {kernel.name,
+          fmt::format("{}  setp.ge.u32 past, i, {};\n  @past bra DONE;\n{}"
+                      "DONE:\n  ret;\n}}\n",
+                      Head(kernel, parameters), last, body)};
+}
+
+// A kernel whose blocks each visit the elements of a channel, pixel by pixel of
+// image by image, and add up two sums, a and b, in an order that depends on the
+// shape alone. `each` finds the address of x's element in `at`, its distance
+// from the tensor's begin in `offset`; `first` is what one thread does with the
+// sums of all.
+template <class... P>
+Entry ChannelSums(const Kernel<P...>& kernel, std::string_view parameters,
+                  std::string_view before, std::string_view each,
+                  std::string_view first) {
+  constexpr std::string_view kBody = R"(
+  .reg .u32 k, image, pixel, plane;
+  .reg .u64 offset, at, wide;
+  .reg .f64 a, b, other;
+  .shared .f64 sums_a[256];
+  .shared .f64 sums_b[256];
+  .reg .u32 mine, half, theirs;
+  mov.f64 a, 0d0000000000000000;
+  mov.f64 b, 0d0000000000000000;
+{}
+  mov.u32 k, thread;
+NEXT:
+  setp.ge.u32 past, k, count;
+  @past bra ADDED;
+  div.u32 image, k, pixels;
+  mul.lo.u32 pixel, image, pixels;
+  sub.u32 pixel, k, pixel;
+  mad.lo.u32 plane, image, channels, block;
+  mul.wide.u32 offset, plane, pixels;
+  cvt.u64.u32 wide, pixel;
+  add.u64 offset, offset, wide;
+  shl.b64 offset, offset, 2;
+  add.u64 at, x, offset;
+{}
+  add.u32 k, k, 256;
+  bra NEXT;
+ADDED:
+  shl.b32 mine, thread, 3;
+  mov.u32 theirs, sums_a;
+  add.u32 theirs, theirs, mine;
+  st.shared.f64 [theirs], a;
+  mov.u32 k, sums_b;
+  add.u32 mine, k, mine;
+  st.shared.f64 [mine], b;
+  mov.u32 half, 128;
+HALVE:
+  bar.sync 0;
+  setp.ge.u32 past, thread, half;
+  @past bra HALVED;
+  shl.b32 k, half, 3;
+  add.u32 k, theirs, k;
+  ld.shared.f64 other, [k];
+  add.f64 a, a, other;
+  st.shared.f64 [theirs], a;
+  shl.b32 k, half, 3;
+  add.u32 k, mine, k;
+  ld.shared.f64 other, [k];
+  add.f64 b, b, other;
+  st.shared.f64 [mine], b;
+HALVED:
+  shr.u32 half, half, 1;
+  setp.ne.u32 past, half, 0;
+  @past bra HALVE;
+  setp.ne.u32 past, thread, 0;
+  @past bra DONE;
+{}
+DONE:
+  ret;
+}}
+)";
+  return {kernel.name,
+          Head(kernel, parameters) +
+              fmt::format(fmt::runtime(kBody), before, each, first)};
+}
+
+// The channel of element i, and the addresses of a channel's two values in
+// `statistics`.
+constexpr std::string_view kChannelOfElement = R"(
+  .reg .u32 channel;
+  div.u32 channel, i, pixels;
+  rem.u32 channel, channel, channels;
+)";
+constexpr std::string_view kStatisticsOfChannel = R"(
+  .reg .u32 second;
+  .reg .u64 address;
+  .reg .f32 mean, inverse;
+  add.u32 second, channel, channels;
+  mad.wide.u32 address, channel, 4, statistics;
+  ld.global.f32 mean, [address];
+  mad.wide.u32 address, second, 4, statistics;
+  ld.global.f32 inverse, [address];
+)";
+
+Entry SubtractLabels() {
+  return Elements(kSubtractLabels,
+                  "gradients labels probabilities count pixels channels scale "
+                  "inverse",
+                  "count", R"(
+  .reg .u32 label, image, pixel, plane;
+  .reg .u64 address, element, wide;
+  .reg .f32 value, result;
+  mad.wide.u32 address, i, 4, labels;
+  ld.global.u32 label, [address];
+  div.u32 image, i, pixels;
+  rem.u32 pixel, i, pixels;
+  // (image * channels + label) * pixels + pixel
+  mad.lo.u32 plane, image, channels, label;
+  mul.wide.u32 element, plane, pixels;
+  cvt.u64.u32 wide, pixel;
+  add.u64 element, element, wide;
+  shl.b64 element, element, 2;
+  add.u64 element, element, gradients;
+  ld.global.f32 value, [element];
+  mul.f32 result, value, inverse;
+  mad.wide.u32 address, i, 4, probabilities;
+  st.global.f32 [address], result;
+  sub.f32 result, value, scale;
+  st.global.f32 [element], result;
+)");
+}
+
+// What Dropout and its backward pass do once `keeps` is known.
+constexpr std::string_view kScaleKept = R"(
+  mad.wide.u32 address, i, 4, from;
+  ld.global.f32 value, [address];
+  mul.f32 value, value, factor;
+  selp.f32 value, value, 0f00000000, keeps;
+  mad.wide.u32 address, i, 4, to;
+  st.global.f32 [address], value;
+)";
+constexpr std::string_view kDropoutRegisters = R"(
+  .reg .pred keeps;
+  .reg .u64 address;
+  .reg .u16 kept;
+  .reg .f32 value;
+  cvt.u64.u32 address, i;
+  add.u64 address, address, mask;
+)";
+
+Entry Dropout() {
+  return Elements(kDropout, "from to mask count seed threshold factor", "count",
+                  fmt::format(R"({}
+  .reg .b32 hash, shifted;
+  // DropoutHash
+  mad.lo.u32 hash, i, 0x9E3779B1, seed;
+  shr.u32 shifted, hash, 16;
+  xor.b32 hash, hash, shifted;
+  mul.lo.u32 hash, hash, 0x85EBCA6B;
+  shr.u32 shifted, hash, 13;
+  xor.b32 hash, hash, shifted;
+  mul.lo.u32 hash, hash, 0xC2B2AE35;
+  shr.u32 shifted, hash, 16;
+  xor.b32 hash, hash, shifted;
+  setp.ge.u32 keeps, hash, threshold;
+  selp.u16 kept, 1, 0, keeps;
+  st.global.u8 [address], kept;
+{})",
+                              kDropoutRegisters, kScaleKept));
+}
+
+Entry DropoutBackward() {
+  return Elements(kDropoutBackward, "from to mask count factor", "count",
+                  fmt::format(R"({}
+  ld.global.u8 kept, [address];
+  setp.ne.u16 keeps, kept, 0;
+{})",
+                              kDropoutRegisters, kScaleKept));
+}
+
+Entry Update() {
+  return Elements(kUpdate, "gradients velocities weights count rate momentum",
+                  "count", R"(
+  .reg .u64 address;
+  .reg .f32 step, old, down;
+  mad.wide.u32 address, i, 4, gradients;
+  ld.global.f32 step, [address];
+  mad.wide.u32 address, i, 4, velocities;
+  ld.global.f32 old, [address];
+  fma.rn.f32 step, momentum, old, step;
+  st.global.f32 [address], step;
+  mad.wide.u32 address, i, 4, weights;
+  ld.global.f32 old, [address];
+  neg.f32 down, rate;
+  fma.rn.f32 old, down, step, old;
+  st.global.f32 [address], old;
+)");
+}
+
+Entry NormaliseSums() {
+  return ChannelSums(kNormaliseSums, "x sums count pixels channels", R"(
+  .reg .f32 value;
+  .reg .f64 precise;
+)",
+                     R"(
+  ld.global.f32 value, [at];
+  cvt.f64.f32 precise, value;
+  add.f64 a, a, precise;
+  fma.rn.f64 b, precise, precise, b;
+)",
+                     R"(
+  mad.wide.u32 at, block, 8, sums;
+  st.global.f64 [at], a;
+  add.u32 k, block, channels;
+  mad.wide.u32 at, k, 8, sums;
+  st.global.f64 [at], b;
+)");
+}
+
+Entry NormaliseBackwardSums() {
+  return ChannelSums(kNormaliseBackwardSums,
+                     "x dy statistics sums gradients count pixels channels "
+                     "beta",
+                     fmt::format(R"(
+  .reg .u32 channel;
+  mov.u32 channel, block;
+{}
+  .reg .f32 value, gradient;
+  .reg .f64 centre, factor, normal, precise;
+  cvt.f64.f32 centre, mean;
+  cvt.f64.f32 factor, inverse;
+)",
+                                 kStatisticsOfChannel),
+                     R"(
+  ld.global.f32 value, [at];
+  add.u64 at, dy, offset;
+  ld.global.f32 gradient, [at];
+  cvt.f64.f32 normal, value;
+  sub.f64 normal, normal, centre;
+  mul.f64 normal, normal, factor;
+  cvt.f64.f32 precise, gradient;
+  add.f64 a, a, precise;
+  fma.rn.f64 b, precise, normal, b;
+)",
+                     R"(
+  mad.wide.u32 at, block, 8, sums;
+  st.global.f64 [at], a;
+  mad.wide.u32 at, second, 8, sums;
+  st.global.f64 [at], b;
+  // The scale's gradient is b, the offset's a.
+  mad.wide.u32 at, block, 4, gradients;
+  mad.wide.u32 address, second, 4, gradients;
+  setp.eq.f32 past, beta, 0f00000000;
+  @past bra STORE;
+  cvt.f64.f32 factor, beta;
+  ld.global.f32 value, [at];
+  cvt.f64.f32 precise, value;
+  fma.rn.f64 b, factor, precise, b;
+  ld.global.f32 value, [address];
+  cvt.f64.f32 precise, value;
+  fma.rn.f64 a, factor, precise, a;
+STORE:
+  cvt.rn.f32.f64 value, b;
+  st.global.f32 [at], value;
+  cvt.rn.f32.f64 value, a;
+  st.global.f32 [address], value;
+)");
+}
+
+Entry NormaliseStatistics() {
+  return Elements(kNormaliseStatistics,
+                  "sums statistics channels inverse_count epsilon", "channels",
+                  R"(
+  .reg .u32 second;
+  .reg .u64 address;
+  .reg .f64 mean, variance, square;
+  .reg .f32 value;
+  add.u32 second, i, channels;
+  mad.wide.u32 address, i, 8, sums;
+  ld.global.f64 mean, [address];
+  mul.f64 mean, mean, inverse_count;
+  mad.wide.u32 address, second, 8, sums;
+  ld.global.f64 variance, [address];
+  mul.f64 square, mean, mean;
+  neg.f64 square, square;
+  fma.rn.f64 variance, variance, inverse_count, square;
+  max.f64 variance, variance, 0d0000000000000000;
+  add.f64 variance, variance, epsilon;
+  sqrt.rn.f64 variance, variance;
+  rcp.rn.f64 variance, variance;
+  cvt.rn.f32.f64 value, mean;
+  mad.wide.u32 address, i, 4, statistics;
+  st.global.f32 [address], value;
+  cvt.rn.f32.f64 value, variance;
+  mad.wide.u32 address, second, 4, statistics;
+  st.global.f32 [address], value;
+)");
+}
+
+Entry Normalise() {
+  return Elements(kNormalise, "x statistics parameters y count pixels channels",
+                  "count",
+                  fmt::format(R"({}{}
+  .reg .f32 value, scale, shift;
+  mad.wide.u32 address, channel, 4, parameters;
+  ld.global.f32 scale, [address];
+  mad.wide.u32 address, second, 4, parameters;
+  ld.global.f32 shift, [address];
+  mad.wide.u32 address, i, 4, x;
+  ld.global.f32 value, [address];
+  sub.f32 value, value, mean;
+  mul.f32 value, value, inverse;
+  fma.rn.f32 value, value, scale, shift;
+  mad.wide.u32 address, i, 4, y;
+  st.global.f32 [address], value;
+)",
+                              kChannelOfElement, kStatisticsOfChannel));
+}
+
+Entry NormaliseBackward() {
+  return Elements(kNormaliseBackward,
+                  "x dy sums statistics parameters dx count pixels channels "
+                  "inverse_count beta",
+                  "count",
+                  fmt::format(R"({}{}
+  .reg .f64 sum;
+  .reg .f32 gradients, products, value, gradient, scale, old;
+  mad.wide.u32 address, channel, 8, sums;
+  ld.global.f64 sum, [address];
+  mul.f64 sum, sum, inverse_count;
+  cvt.rn.f32.f64 gradients, sum;
+  mad.wide.u32 address, second, 8, sums;
+  ld.global.f64 sum, [address];
+  mul.f64 sum, sum, inverse_count;
+  cvt.rn.f32.f64 products, sum;
+  mad.wide.u32 address, channel, 4, parameters;
+  ld.global.f32 scale, [address];
+  mul.f32 scale, scale, inverse;
+  mad.wide.u32 address, i, 4, x;
+  ld.global.f32 value, [address];
+  sub.f32 value, value, mean;
+  mul.f32 value, value, inverse;
+  mul.f32 value, value, products;
+  mad.wide.u32 address, i, 4, dy;
+  ld.global.f32 gradient, [address];
+  sub.f32 gradient, gradient, gradients;
+  sub.f32 gradient, gradient, value;
+  mul.f32 gradient, gradient, scale;
+  mad.wide.u32 address, i, 4, dx;
+  setp.eq.f32 past, beta, 0f00000000;
+  @past bra STORE;
+  ld.global.f32 old, [address];
+  fma.rn.f32 gradient, beta, old, gradient;
+STORE:
+  st.global.f32 [address], gradient;
+)",
+                              kChannelOfElement, kStatisticsOfChannel));
+}
+
+Entry UpdateRunning() {
+  return Elements(kUpdateRunning,
+                  "statistics running channels momentum unbiased epsilon",
+                  "channels",
+                  fmt::format(R"(
+  .reg .u32 channel;
+  mov.u32 channel, i;
+{}
+  .reg .f32 old, variance;
+  mad.wide.u32 address, channel, 4, running;
+  ld.global.f32 old, [address];
+  sub.f32 mean, mean, old;
+  fma.rn.f32 old, momentum, mean, old;
+  st.global.f32 [address], old;
+  mul.f32 variance, inverse, inverse;
+  rcp.rn.f32 variance, variance;
+  sub.f32 variance, variance, epsilon;
+  max.f32 variance, variance, 0f00000000;
+  mad.wide.u32 address, second, 4, running;
+  ld.global.f32 old, [address];
+  mul.f32 variance, variance, unbiased;
+  sub.f32 variance, variance, old;
+  fma.rn.f32 old, momentum, variance, old;
+  st.global.f32 [address], old;
+)",
+                              kStatisticsOfChannel));
+}
+
+const std::vector<Entry>& Entries() {
+  static const std::vector<Entry> kEntries = {
+      SubtractLabels(),    Dropout(),
+      DropoutBackward(),   Update(),
+      NormaliseSums(),     NormaliseStatistics(),
+      Normalise(),         NormaliseBackwardSums(),
+      NormaliseBackward(), UpdateRunning()};
+  return kEntries;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& KernelNames() {
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names;
+    for (const Entry& entry : Entries()) names.push_back(entry.name);
+    return names;
+  }();
+  return kNames;
+}
+
+const std::string& KernelText() {
+  static const std::string kText = [] {
+    std::string text = ".version 6.4\n.target sm_75\n.address_size 64\n";
+    for (const Entry& entry : Entries()) text += entry.text;
+    return text;
+  }();
+  return kText;
+}
+
+}  // namespace ucudnn::cudnn
