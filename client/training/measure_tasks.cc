@@ -335,6 +335,15 @@ class TaskMeasurement {
                     static_cast<int>(o.kind), batch.count(), extent(o.input),
                     extent(o.output), o.trained, o.x.size(), o.old.has_value(),
                     o.old == o.dx);
+    key += fmt::format(" {} {} {} {}", static_cast<int>(o.activation.kind),
+                       o.response.size, o.rows, o.span);
+    key += fmt::format(" {}", static_cast<int>(o.resizing.mode));
+    for (const TensorPart& part : o.parts) {
+      key += fmt::format(" {} {}", part.width, part.old.has_value());
+    }
+    for (const auto& factor : o.factors) {
+      key += fmt::format(" {}", factor.has_value());
+    }
     for (const Window& w : o.pooling.windows) {
       key += fmt::format(" {} {} {}", w.extent, w.stride, w.before);
     }

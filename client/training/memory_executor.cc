@@ -77,6 +77,12 @@ Status MemoryExecutor::Check() const {
   return {};
 }
 
+bool MemoryExecutor::normalises() const {
+  return std::ranges::any_of(operations_, [](const TaskOperation& operation) {
+    return operation.what == TaskOperator::kNormalise;
+  });
+}
+
 Status MemoryExecutor::CheckRounds() const {
   std::int64_t rounds = 0;
   for (const MemoryRound& round : plan_.rounds) {
@@ -89,18 +95,14 @@ Status MemoryExecutor::CheckRounds() const {
       }
     }
   }
-  const bool normalises =
-      std::ranges::any_of(operations_, [](const TaskOperation& operation) {
-        return operation.what == TaskOperator::kNormalise;
-      });
-  if (rounds > 1 && normalises && options_.exchange != nullptr &&
+  if (rounds > 1 && normalises() && options_.exchange != nullptr &&
       options_.exchange_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
                 "over the images of all ranks; a plan of one round is accepted",
                 training_.batch.count(), rounds, Excerpt(training_.network));
   }
-  if (rounds > 1 && normalises && !options_.allow_sub_batch_statistics) {
+  if (rounds > 1 && normalises() && !options_.allow_sub_batch_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
                 "over the images of a round; --allow-sub-batch-statistics "
@@ -157,7 +159,8 @@ Status MemoryExecutor::AllocateMemory(DeviceBuffer* host) {
       probabilities_,
       device_.Allocate(Bytes(largest.count() * labels_per_image_ *
                              std::int64_t{sizeof(float)})));
-  if (options_.exchange != nullptr && options_.exchange_statistics) {
+  if (options_.exchange != nullptr && options_.exchange_statistics &&
+      normalises()) {
     UCUDNN_ASSIGN_OR_RETURN(
         shared_, SharedStatistics::Create(device_, operations_, mini_batch(),
                                           *options_.exchange));

@@ -15,7 +15,7 @@
 // one waits for another: what the plan calls safe is safe, whatever the
 // durations turn out to be. Blocks that leave have a place in a host arena, and
 // so do weights that do not stay. Beside the arenas there is one float a label
-// for the losses.
+// for the losses, and what SharedStatistics keeps.
 //
 // Rounds add up their weight gradients; each loss counts as its share of the
 // mini-batch, so that the sum is the mini-batch's gradient. A round's images
@@ -223,6 +223,7 @@ class MemoryExecutor {
   Status AllocateMemory(DeviceBuffer* host);
   Status MakeQueues();
   Status UploadParameters(const Parameters& parameters);
+  bool normalises() const;
   BatchSize mini_batch() const {
     return options_.mini_batch > BatchSize() ? options_.mini_batch
                                              : training_.batch;

@@ -1,5 +1,6 @@
 #include "client/training/task_operations.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -8,9 +9,16 @@
 
 #include "base/text.h"
 #include "base/training/dataflow.h"
+#include "client/training/task_parts.h"
 
 namespace ucudnn {
 namespace {
+
+constexpr std::string_view kAccepted =
+    "Conv, ConvTranspose, Gemm, Relu, Sigmoid, HardSigmoid, Swish, HardSwish, "
+    "MaxPool, AveragePool, GlobalAveragePool, BatchNormalization, LRN, Resize, "
+    "Add, "
+    "Mul, Concat, Split and Dropout";
 
 Result<ImageExtent> ExtentOf(const Tensor& tensor) {
   const std::vector<std::int64_t>& shape = tensor.shape;
@@ -110,10 +118,6 @@ class Binder {
           operation->y = block;
           break;
         case BlockKind::kGradient:
-          if (operation->dx) {
-            return Fail(Code::kUnimplemented,
-                        "it has several outputs; one is accepted");
-          }
           operation->dx = block;
           break;
         case BlockKind::kStatistics:
@@ -185,17 +189,41 @@ class Binder {
       return Fail(Code::kUnimplemented,
                   "nothing before it is trained, which is not supported");
     }
-    return SetOperator(node, operation);
+    return SetOperator(index, task, operation);
   }
 
-  Status SetOperator(const Node& node, TaskOperation* operation) const {
+  Status SetOperator(std::size_t index, const Task& task,
+                     TaskOperation* operation) const {
+    const Node& node = graph_.nodes[index];
     const std::string_view type = node.op_type;
     if (type == "Relu") {
       operation->what = TaskOperator::kRelu;
+    } else if (IsActivation(type)) {
+      operation->what = TaskOperator::kActivate;
+      return SetActivation(node, operation);
+    } else if (type == "LRN") {
+      operation->what = TaskOperator::kLocalResponse;
+      operation->response = {
+          .extent = operation->input,
+          .size = static_cast<std::int64_t>(node.NumberOr("size", 1)),
+          .alpha = node.NumberOr("alpha", 1e-4),
+          .beta = node.NumberOr("beta", 0.75),
+          .bias = node.NumberOr("bias", 1)};
+    } else if (type == "Resize") {
+      operation->what = TaskOperator::kResize;
+      return SetResizing(node, operation);
+    } else if (type == "Mul") {
+      operation->what = TaskOperator::kMultiply;
+      return SetFactors(graph_, flow_, index, training_, task, operation);
+    } else if (type == "Concat" || type == "Split") {
+      operation->what =
+          type == "Concat" ? TaskOperator::kConcat : TaskOperator::kSplit;
+      return SetParts(graph_, flow_, index, training_, task, operation);
     } else if (type == "BatchNormalization") {
       operation->what = TaskOperator::kNormalise;
     } else if (type == "Add") {
       operation->what = TaskOperator::kAdd;
+      UCUDNN_RETURN_IF_ERROR(CheckTerms(index));
       operation->copies = operation->x.size() == 1
                               ? static_cast<float>(node.inputs.size())
                               : 1.0F;
@@ -211,10 +239,85 @@ class Binder {
       return SetPooling(node, operation);
     } else {
       return Fail(Code::kUnimplemented,
-                  "operator {} cannot be run; Conv, ConvTranspose, Gemm, Relu, "
-                  "MaxPool, AveragePool, GlobalAveragePool, "
-                  "BatchNormalization, Add and Dropout are accepted",
-                  Excerpt(type));
+                  "operator {} cannot be run; {} are accepted", Excerpt(type),
+                  kAccepted);
+    }
+    return {};
+  }
+
+  // The devices' sums are of whole tensors.
+  Status CheckTerms(std::size_t index) const {
+    const Node& node = graph_.nodes[index];
+    const Value& sum = flow_.values()[flow_.OutputOf(index)];
+    const std::vector<std::size_t> operands = flow_.OperandsOf(index);
+    const bool all_as_large = std::ranges::all_of(operands, [&](auto value) {
+      return flow_.values()[value].elements_per_image == sum.elements_per_image;
+    });
+    if (operands.size() == node.inputs.size() && all_as_large) return {};
+    return Fail(Code::kUnimplemented,
+                "it adds numbers, or operands of unlike sizes; computed "
+                "tensors of one size are accepted");
+  }
+
+  static bool IsActivation(std::string_view type) {
+    return type == "Sigmoid" || type == "HardSigmoid" || type == "Swish" ||
+           type == "HardSwish";
+  }
+
+  Status SetActivation(const Node& node, TaskOperation* operation) const {
+    Activation& activation = operation->activation;
+    if (node.op_type == "Sigmoid") {
+      activation.kind = Activation::Kind::kSigmoid;
+    } else if (node.op_type == "HardSigmoid") {
+      activation = {Activation::Kind::kHardSigmoid,
+                    static_cast<float>(node.NumberOr("alpha", 0.2)),
+                    static_cast<float>(node.NumberOr("beta", 0.5))};
+    } else if (node.op_type == "HardSwish") {
+      activation.kind = Activation::Kind::kHardSwish;
+    } else if (node.NumberOr("alpha", 1) == 1) {
+      activation.kind = Activation::Kind::kSwish;
+    } else {
+      return Fail(Code::kUnimplemented, "its alpha is {}; 1 is accepted",
+                  node.NumberOr("alpha", 1));
+    }
+    return {};
+  }
+
+  Status SetResizing(const Node& node, TaskOperation* operation) const {
+    Resizing& resizing = operation->resizing;
+    resizing.input = operation->input;
+    resizing.output = operation->output;
+    const std::string mode = node.WordOr("mode", "nearest");
+    const std::string place =
+        node.WordOr("coordinate_transformation_mode", "half_pixel");
+    const std::string nearest =
+        node.WordOr("nearest_mode", "round_prefer_floor");
+    const bool linear = mode == "linear";
+    if ((!linear && mode != "nearest") ||
+        resizing.input.channels != resizing.output.channels ||
+        node.NumberOr("antialias", 0) != 0) {
+      return Fail(Code::kUnimplemented,
+                  "its mode is '{}', from {} channels to {}; nearest and "
+                  "linear of height and width, without antialias, are accepted",
+                  mode, resizing.input.channels, resizing.output.channels);
+    }
+    resizing.mode = linear ? Resizing::Mode::kLinear : Resizing::Mode::kNearest;
+    resizing.rounds = nearest != "floor";
+    if (place == "asymmetric") {
+      resizing.place = Resizing::Place::kAsymmetric;
+    } else if (place == "align_corners") {
+      resizing.place = Resizing::Place::kAlignCorners;
+    } else if (place != "half_pixel" && place != "pytorch_half_pixel") {
+      return Fail(Code::kUnimplemented,
+                  "its coordinates are '{}'; half_pixel, pytorch_half_pixel, "
+                  "asymmetric and align_corners are accepted",
+                  place);
+    }
+    if (!linear && nearest != "floor" && nearest != "round_prefer_floor") {
+      return Fail(Code::kUnimplemented,
+                  "its nearest_mode is '{}'; floor and round_prefer_floor are "
+                  "accepted",
+                  nearest);
     }
     return {};
   }
@@ -313,9 +416,11 @@ class Binder {
 }  // namespace
 
 std::string_view Name(TaskOperator what) {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "convolution", "relu",    "pool", "normalisation",
-      "sum",         "dropout", "loss", "update"};
+  constexpr std::array<std::string_view, 14> kNames = {
+      "convolution", "relu",          "pool",           "normalisation",
+      "sum",         "activation",    "local response", "resizing",
+      "product",     "concatenation", "split",          "dropout",
+      "loss",        "update"};
   return kNames[static_cast<std::size_t>(what)];
 }
 

@@ -4,6 +4,7 @@
 // What each task of a training graph computes: the operator, its shapes, and
 // which of the task's blocks are which operands.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,12 +25,27 @@ enum class TaskOperator {
   kPool,
   kNormalise,
   kAdd,
+  kActivate,
+  kLocalResponse,
+  kResize,
+  kMultiply,
+  kConcat,
+  kSplit,
   kDropout,
   kLoss,
   kUpdate,
 };
 // "convolution", "relu", ..., "update".
 std::string_view Name(TaskOperator what);
+
+// One of several tensors of a task: elements [first, first + width) of each row
+// of the tensor that they make together.
+struct TensorPart {
+  std::size_t block = 0;
+  std::optional<std::size_t> old = {};  // as TaskOperation::old
+  std::int64_t first = 0;
+  std::int64_t width = 0;
+};
 
 struct TaskOperation {
   TaskOperator what = TaskOperator::kConvolution;
@@ -46,6 +62,18 @@ struct TaskOperation {
   std::int64_t biases = 0;           // of the bias; 0: there is none
   std::int64_t trained = 0;          // elements of the weights that are trained
   float copies = 1;                  // how often the sum has its only operand
+  Activation activation = {};
+  LocalResponse response = {};
+  Resizing resizing = {};
+  // Of Concat and Split: their parts, or the gradients of those; and the rows
+  // of an image, and the elements of a row, that the parts make together.
+  std::vector<TensorPart> parts = {};
+  std::int64_t rows = 1;
+  std::int64_t row = 0;
+  // Of a product: how many elements of x[0] each of x[1] multiplies, and the
+  // gradients of both.
+  std::int64_t span = 1;
+  std::array<std::optional<TensorPart>, 2> factors = {};
 
   // Blocks; absent if the task has no such operand.
   std::vector<std::size_t> x;  // several of a sum
@@ -56,10 +84,10 @@ struct TaskOperation {
 
 // One for each task. `graph` is what `training` was built from.
 // kUnimplemented, naming the node and what is accepted, if a task cannot be
-// computed: operators other than Conv, ConvTranspose, Gemm, Relu, MaxPool,
-// AveragePool, GlobalAveragePool, BatchNormalization, Add, Dropout and the
-// loss; pools in three dimensions; averages that divide by Divisor::kPadded;
-// several losses; precisions other than FP32 and TF32.
+// computed: other operators than those of TaskOperator, Sigmoid, HardSigmoid,
+// Swish and HardSwish among them; pools in three dimensions; averages that
+// divide by Divisor::kPadded; several losses; precisions other than FP32 and
+// TF32.
 Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
                                                 const TrainingGraph& training);
 

@@ -178,8 +178,8 @@ Status TaskRunner::RunConvolution(const TaskOperation& operation,
       args.a = blocks[*operation.dy];
       args.b = blocks[*operation.w];
       args.out = blocks[*operation.dx];
-      UCUDNN_ASSIGN_OR_RETURN(args.beta,
-                              BetaOf(operation, blocks, state.batch));
+      UCUDNN_ASSIGN_OR_RETURN(
+          args.beta, BetaOf(*operation.dx, operation.old, blocks, state.batch));
       break;
     }
     default:
@@ -208,25 +208,73 @@ Status TaskRunner::RunConvolution(const TaskOperation& operation,
   return {};
 }
 
-Result<float> TaskRunner::BetaOf(const TaskOperation& operation,
+Result<float> TaskRunner::BetaOf(std::size_t dx, std::optional<std::size_t> old,
                                  std::span<float* const> blocks,
                                  BatchSize batch) {
-  if (!operation.old) return 0.0F;
-  if (*operation.old != *operation.dx) {
+  if (!old) return 0.0F;
+  if (*old != dx) {
     const std::int64_t elements =
-        graph_.blocks[*operation.dx].bytes_per_image.count() /
-        std::int64_t{sizeof(float)};
-    UCUDNN_RETURN_IF_ERROR(operators_.Blend(batch, elements, 1.0F,
-                                            blocks[*operation.old], 0.0F,
-                                            blocks[*operation.dx]));
+        graph_.blocks[dx].bytes_per_image.count() / std::int64_t{sizeof(float)};
+    UCUDNN_RETURN_IF_ERROR(operators_.Blend(batch, elements, 1.0F, blocks[*old],
+                                            0.0F, blocks[dx]));
   }
   return 1.0F;
+}
+
+Status TaskRunner::CopyParts(const TaskOperation& operation,
+                             std::span<float* const> blocks, BatchSize batch) {
+  const bool forward = operation.kind == TaskKind::kForward;
+  const bool joins = (operation.what == TaskOperator::kConcat) == forward;
+  const std::size_t whole = joins     ? (forward ? *operation.y : *operation.dx)
+                            : forward ? operation.x.at(0)
+                                      : *operation.dy;
+  float beta = 0;
+  if (joins && !forward) {
+    UCUDNN_ASSIGN_OR_RETURN(beta, BetaOf(whole, operation.old, blocks, batch));
+  }
+  const std::int64_t rows = batch.count() * operation.rows;
+  for (const TensorPart& part : operation.parts) {
+    float* const in_whole = blocks[whole] + part.first;
+    float* const alone = blocks[part.block];
+    if (joins) {
+      UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(
+          rows, part.width, alone, part.width, beta, in_whole, operation.row));
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const float kept,
+                            BetaOf(part.block, part.old, blocks, batch));
+    UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(
+        rows, part.width, in_whole, operation.row, kept, alone, part.width));
+  }
+  return {};
+}
+
+Status TaskRunner::MultiplyBackward(const TaskOperation& operation,
+                                    std::span<float* const> blocks,
+                                    BatchSize batch) {
+  const float* const dy = blocks[*operation.dy];
+  const std::int64_t count = batch.count() * operation.output.elements();
+  const auto& [large, small] = operation.factors;
+  if (large) {
+    UCUDNN_ASSIGN_OR_RETURN(const float beta,
+                            BetaOf(large->block, large->old, blocks, batch));
+    UCUDNN_RETURN_IF_ERROR(operators_.Multiply(count, operation.span, dy,
+                                               blocks[operation.x.at(1)], beta,
+                                               blocks[large->block]));
+  }
+  if (!small) return {};
+  UCUDNN_ASSIGN_OR_RETURN(const float beta,
+                          BetaOf(small->block, small->old, blocks, batch));
+  return operators_.SumProducts(count / operation.span, operation.span, dy,
+                                blocks[operation.x.at(0)], beta,
+                                blocks[small->block]);
 }
 
 Status TaskRunner::RunForward(std::size_t task, const TaskOperation& operation,
                               std::span<float* const> blocks,
                               const RoundState& state) {
   const BatchSize batch = state.batch;
+  if (!operation.parts.empty()) return CopyParts(operation, blocks, batch);
   const float* const x = blocks[operation.x.at(0)];
   float* const y = blocks[*operation.y];
   const std::int64_t elements = operation.output.elements();
@@ -237,6 +285,15 @@ Status TaskRunner::RunForward(std::size_t task, const TaskOperation& operation,
       return operators_.Pool(batch, operation.pooling, x, y);
     case TaskOperator::kNormalise:
       return NormaliseForward(task, blocks, state);
+    case TaskOperator::kActivate:
+      return operators_.Activate(batch, elements, operation.activation, x, y);
+    case TaskOperator::kLocalResponse:
+      return operators_.NormaliseLocally(batch, operation.response, x, y);
+    case TaskOperator::kResize:
+      return operators_.Resize(batch, operation.resizing, x, y);
+    case TaskOperator::kMultiply:
+      return operators_.Multiply(batch.count() * elements, operation.span, x,
+                                 blocks[operation.x.at(1)], 0.0F, y);
     case TaskOperator::kDropout:
       if (state.infers) {
         return operators_.Blend(batch, elements, 1.0F, x, 0.0F, y);
@@ -264,10 +321,15 @@ Status TaskRunner::RunBackward(const TaskOperation& operation,
                                std::span<float* const> blocks,
                                const RoundState& state) {
   const BatchSize batch = state.batch;
+  if (!operation.parts.empty()) return CopyParts(operation, blocks, batch);
+  if (operation.what == TaskOperator::kMultiply) {
+    return MultiplyBackward(operation, blocks, batch);
+  }
   const float* const dy = blocks[*operation.dy];
   float* const dx = blocks[*operation.dx];
   const std::int64_t elements = operation.input.elements();
-  UCUDNN_ASSIGN_OR_RETURN(const float beta, BetaOf(operation, blocks, batch));
+  UCUDNN_ASSIGN_OR_RETURN(const float beta,
+                          BetaOf(*operation.dx, operation.old, blocks, batch));
   const auto optional = [&](std::optional<std::size_t> block) {
     return block ? blocks[*block] : nullptr;
   };
@@ -282,6 +344,18 @@ Status TaskRunner::RunBackward(const TaskOperation& operation,
           optional(operation.y), dy, beta, dx);
     case TaskOperator::kNormalise:
       return NormaliseBackward(operation, blocks, beta, state);
+    case TaskOperator::kActivate:
+      return operators_.ActivateBackward(
+          batch, elements, operation.activation,
+          blocks[operation.activation.saves_output() ? *operation.y
+                                                     : operation.x.at(0)],
+          dy, beta, dx);
+    case TaskOperator::kResize:
+      return operators_.ResizeBackward(batch, operation.resizing, dy, beta, dx);
+    case TaskOperator::kLocalResponse:
+      return operators_.NormaliseLocallyBackward(
+          batch, operation.response, blocks[operation.x.at(0)],
+          blocks[*operation.y], dy, beta, dx);
     case TaskOperator::kDropout:
       return operators_.DropoutBackward(
           batch, elements, kDropoutRatio, dy,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -99,9 +100,14 @@ class TaskRunner {
                            const RoundState& state);
   Status RunForward(std::size_t task, const TaskOperation& operation,
                     std::span<float* const> blocks, const RoundState& state);
-  // The beta of a gradient that is summed, after the old sum was copied into
-  // the new block if these differ.
-  Result<float> BetaOf(const TaskOperation& operation,
+  // Between the parts of a tensor and the whole, or between their gradients.
+  Status CopyParts(const TaskOperation& operation,
+                   std::span<float* const> blocks, BatchSize batch);
+  Status MultiplyBackward(const TaskOperation& operation,
+                          std::span<float* const> blocks, BatchSize batch);
+  // The beta of gradient `dx`, which is added to `old` if there is one, after
+  // the old sum was copied into the new block if these differ.
+  Result<float> BetaOf(std::size_t dx, std::optional<std::size_t> old,
                        std::span<float* const> blocks, BatchSize batch);
 
   using Key = std::tuple<ConvProblem, BatchSize, Algorithm>;

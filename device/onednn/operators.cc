@@ -73,6 +73,106 @@ void Store(double value, float beta, float* out) {
   *out = static_cast<float>(value + old);
 }
 
+float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+float ValueOf(const Activation& activation, float x) {
+  switch (activation.kind) {
+    case Activation::Kind::kSigmoid:
+      return Sigmoid(x);
+    case Activation::Kind::kHardSigmoid:
+      return std::clamp(activation.alpha * x + activation.beta, 0.0F, 1.0F);
+    case Activation::Kind::kSwish:
+      return x * Sigmoid(x);
+    case Activation::Kind::kHardSwish:
+      break;
+  }
+  return x * std::clamp(x / 6 + 0.5F, 0.0F, 1.0F);
+}
+
+float SlopeOf(const Activation& activation, float saved) {
+  switch (activation.kind) {
+    case Activation::Kind::kSigmoid:
+      return saved * (1 - saved);
+    case Activation::Kind::kHardSigmoid:
+      return saved > 0 && saved < 1 ? activation.alpha : 0.0F;
+    case Activation::Kind::kSwish: {
+      const float sigmoid = Sigmoid(saved);
+      return sigmoid * (1 + saved * (1 - sigmoid));
+    }
+    case Activation::Kind::kHardSwish:
+      break;
+  }
+  if (saved < -3) return 0;
+  return saved <= 3 ? saved / 3 + 0.5F : 1.0F;
+}
+
+// Each pixel of `planes` planes of `to` is a weighted sum of pixels of `from`.
+void Resample(const std::array<AxisTaps, 2>& taps, std::int64_t planes,
+              const ImageExtent& from, const ImageExtent& to, const float* x,
+              float beta, float* y) {
+  const auto& [rows, columns] = taps;
+  for (std::int64_t i = 0; i < planes * to.pixels(); ++i) {
+    const float* const plane = x + i / to.pixels() * from.pixels();
+    const auto row = static_cast<std::size_t>(i / to.width % to.height);
+    const auto column = static_cast<std::size_t>(i % to.width);
+    double sum = 0;
+    for (auto r = static_cast<std::size_t>(rows.starts[row]);
+         r < static_cast<std::size_t>(rows.starts[row + 1]); ++r) {
+      for (auto c = static_cast<std::size_t>(columns.starts[column]);
+           c < static_cast<std::size_t>(columns.starts[column + 1]); ++c) {
+        sum += double{rows.weights[r]} * double{columns.weights[c]} *
+               double{plane[rows.from[r] * from.width + columns.from[c]]};
+      }
+    }
+    Store(sum, beta, &y[i]);
+  }
+}
+
+// The sums of squares of one pixel's channels, which a local response divides
+// by a power of.
+class LocalSums {
+ public:
+  LocalSums(const LocalResponse& response, const float* pixel)
+      : before_((response.size - 1) / 2),
+        after_(response.size - 1 - before_),
+        sums_(static_cast<std::size_t>(response.extent.channels)) {
+    for (std::int64_t c = 0; c < response.extent.channels; ++c) {
+      double squares = 0;
+      for (std::int64_t other = std::max<std::int64_t>(0, c - before_);
+           other <= std::min(c + after_, response.extent.channels - 1);
+           ++other) {
+        const double value{pixel[other * response.extent.pixels()]};
+        squares += value * value;
+      }
+      sums_[static_cast<std::size_t>(c)] =
+          response.bias +
+          response.alpha / static_cast<double>(response.size) * squares;
+    }
+  }
+  double Of(std::int64_t channel) const {
+    return sums_[static_cast<std::size_t>(channel)];
+  }
+  // Whether the sum of `channel` has `other` in it.
+  bool Reads(std::int64_t channel, std::int64_t other) const {
+    return channel - before_ <= other && other <= channel + after_;
+  }
+
+ private:
+  std::int64_t before_;
+  std::int64_t after_;
+  std::vector<double> sums_;
+};
+
+// visit(i) for the element i of channel 0 of every pixel.
+template <class Visit>
+void ForEachPixelOf(BatchSize batch, const ImageExtent& extent, Visit&& visit) {
+  for (std::int64_t n = 0; n < batch.count(); ++n) {
+    for (std::int64_t p = 0; p < extent.pixels(); ++p) {
+      visit(n * extent.elements() + p);
+    }
+  }
+}
+
 // visit(i) for every element i of the channel.
 template <class Visit>
 void ForEachOfChannel(BatchSize batch, const ImageExtent& extent,
@@ -138,6 +238,111 @@ class OneDnnOperators final : public Operators {
                {DNNL_ARG_DIFF_DST, Of(form, dy)},
                {DNNL_ARG_DIFF_SRC, Of(form, result)}});
     });
+  }
+
+  Status Activate(BatchSize batch, std::int64_t elements,
+                  const Activation& activation, const float* x,
+                  float* y) override {
+    for (std::int64_t i = 0; i < batch.count() * elements; ++i) {
+      y[i] = ValueOf(activation, x[i]);
+    }
+    return {};
+  }
+
+  Status ActivateBackward(BatchSize batch, std::int64_t elements,
+                          const Activation& activation, const float* saved,
+                          const float* dy, float beta, float* dx) override {
+    for (std::int64_t i = 0; i < batch.count() * elements; ++i) {
+      Store(double{dy[i]} * double{SlopeOf(activation, saved[i])}, beta,
+            &dx[i]);
+    }
+    return {};
+  }
+
+  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
+                  std::int64_t stride, float beta, float* out,
+                  std::int64_t out_stride) override {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        Store(double{a[row * stride + i]}, beta, &out[row * out_stride + i]);
+      }
+    }
+    return {};
+  }
+
+  Status Multiply(std::int64_t count, std::int64_t span, const float* a,
+                  const float* b, float beta, float* out) override {
+    for (std::int64_t i = 0; i < count; ++i) {
+      Store(double{a[i]} * double{b[i / span]}, beta, &out[i]);
+    }
+    return {};
+  }
+
+  Status SumProducts(std::int64_t count, std::int64_t span, const float* a,
+                     const float* b, float beta, float* out) override {
+    for (std::int64_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (std::int64_t k = i * span; k < (i + 1) * span; ++k) {
+        sum += double{a[k]} * double{b[k]};
+      }
+      Store(sum, beta, &out[i]);
+    }
+    return {};
+  }
+
+  Status Resize(BatchSize batch, const Resizing& resizing, const float* x,
+                float* y) override {
+    Resample(TapsOf(resizing, false), batch.count() * resizing.input.channels,
+             resizing.input, resizing.output, x, 0, y);
+    return {};
+  }
+
+  Status ResizeBackward(BatchSize batch, const Resizing& resizing,
+                        const float* dy, float beta, float* dx) override {
+    Resample(TapsOf(resizing, true), batch.count() * resizing.input.channels,
+             resizing.output, resizing.input, dy, beta, dx);
+    return {};
+  }
+
+  Status NormaliseLocally(BatchSize batch, const LocalResponse& response,
+                          const float* x, float* y) override {
+    ForEachPixelOf(batch, response.extent, [&](std::int64_t pixel) {
+      const LocalSums sums(response, x + pixel);
+      for (std::int64_t c = 0; c < response.extent.channels; ++c) {
+        const std::int64_t at = pixel + c * response.extent.pixels();
+        y[at] = static_cast<float>(double{x[at]} *
+                                   std::pow(sums.Of(c), -response.beta));
+      }
+    });
+    return {};
+  }
+
+  //   dx = dy * s^-beta - 2 alpha beta / size * x * sum of dy * y / s,
+  // where the sum is over the channels around which x is.
+  Status NormaliseLocallyBackward(BatchSize batch,
+                                  const LocalResponse& response, const float* x,
+                                  const float* y, const float* dy, float beta,
+                                  float* dx) override {
+    const std::int64_t channels = response.extent.channels;
+    const std::int64_t pixels = response.extent.pixels();
+    const double factor =
+        2 * response.alpha * response.beta / static_cast<double>(response.size);
+    ForEachPixelOf(batch, response.extent, [&](std::int64_t pixel) {
+      const LocalSums sums(response, x + pixel);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        double through = 0;
+        for (std::int64_t other = 0; other < channels; ++other) {
+          if (!sums.Reads(other, c)) continue;
+          const std::int64_t at = pixel + other * pixels;
+          through += double{dy[at]} * double{y[at]} / sums.Of(other);
+        }
+        const std::int64_t at = pixel + c * pixels;
+        Store(double{dy[at]} * std::pow(sums.Of(c), -response.beta) -
+                  factor * double{x[at]} * through,
+              beta, &dx[at]);
+      }
+    });
+    return {};
   }
 
   Status Pool(BatchSize batch, const Pooling& pooling, const float* x,

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/graph.h"
 #include "base/result.h"
@@ -50,6 +51,67 @@ struct Pooling {
 
   friend bool operator==(const Pooling&, const Pooling&) = default;
 };
+
+// Of single elements; PyTorch's operators of these names.
+struct Activation {
+  enum class Kind {
+    kSigmoid,
+    kHardSigmoid,  // alpha * x + beta, clamped to [0, 1]
+    kSwish,        // x * sigmoid(x)
+    kHardSwish,    // x * (x / 6 + 1 / 2, clamped to [0, 1])
+  };
+  Kind kind = Kind::kSigmoid;
+  float alpha = 0.2F;
+  float beta = 0.5F;
+
+  // Whether the backward pass reads y, not x.
+  bool saves_output() const {
+    return kind == Kind::kSigmoid || kind == Kind::kHardSigmoid;
+  }
+  friend bool operator==(const Activation&, const Activation&) = default;
+};
+
+// y = x / (bias + alpha / size * sum of squares)^beta, where the sum is over
+// `size` channels around that of x, or one more after it than before it.
+struct LocalResponse {
+  ImageExtent extent;
+  std::int64_t size = 1;
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double bias = 1;
+
+  friend bool operator==(const LocalResponse&, const LocalResponse&) = default;
+};
+
+// Which pixels of the input make a pixel of the output; ONNX's attributes.
+struct Resizing {
+  enum class Mode { kNearest, kLinear };
+  // Where output pixel o of `out` lies among `in` of the input.
+  enum class Place {
+    kHalfPixel,     // (o + 1 / 2) * in / out - 1 / 2
+    kAsymmetric,    // o * in / out
+    kAlignCorners,  // o * (in - 1) / (out - 1)
+  };
+  // Of the nearest: `rounds` to the nearer, else down; of two, the lower.
+  Mode mode = Mode::kNearest;
+  Place place = Place::kHalfPixel;
+  bool rounds = true;
+  ImageExtent input;
+  ImageExtent output;  // of as many channels
+
+  friend bool operator==(const Resizing&, const Resizing&) = default;
+};
+
+// For each element of one axis, weighted elements of another: those at
+// [starts[i], starts[i + 1]) of `from` and `weights`.
+struct AxisTaps {
+  std::vector<std::int32_t> starts;
+  std::vector<std::int32_t> from;
+  std::vector<float> weights;
+};
+// Of rows, then of columns: of each output pixel, or, for the gradient, of each
+// input pixel.
+std::array<AxisTaps, 2> TapsOf(const Resizing& resizing, bool backward);
 
 // A normalisation of each channel over images and pixels.
 struct Normalisation {
@@ -84,6 +146,16 @@ class Operators {
   virtual Status ReluBackward(BatchSize batch, std::int64_t elements,
                               const float* y, const float* dy, float beta,
                               float* dx) = 0;
+
+  // y may be x.
+  virtual Status Activate(BatchSize batch, std::int64_t elements,
+                          const Activation& activation, const float* x,
+                          float* y) = 0;
+  // `saved` is y or x (Activation::saves_output). dx may be dy if beta is 0.
+  virtual Status ActivateBackward(BatchSize batch, std::int64_t elements,
+                                  const Activation& activation,
+                                  const float* saved, const float* dy,
+                                  float beta, float* dx) = 0;
 
   virtual Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
                       float* y) = 0;
@@ -151,6 +223,35 @@ class Operators {
   // out = alpha a + beta out, with any beta.
   virtual Status Blend(BatchSize batch, std::int64_t elements, float alpha,
                        const float* a, float beta, float* out) = 0;
+
+  // A part of each of some rows: `width` elements at distances of `stride` and
+  // `out_stride`. out = a + beta out.
+  virtual Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
+                          std::int64_t stride, float beta, float* out,
+                          std::int64_t out_stride) = 0;
+
+  // b has one element for `span` consecutive ones of a. out = a * b + beta out.
+  virtual Status Multiply(std::int64_t count, std::int64_t span, const float* a,
+                          const float* b, float beta, float* out) = 0;
+  // Sums of `span` consecutive products: out = sum of a * b + beta out, `count`
+  // of them.
+  virtual Status SumProducts(std::int64_t count, std::int64_t span,
+                             const float* a, const float* b, float beta,
+                             float* out) = 0;
+
+  virtual Status Resize(BatchSize batch, const Resizing& resizing,
+                        const float* x, float* y) = 0;
+  virtual Status ResizeBackward(BatchSize batch, const Resizing& resizing,
+                                const float* dy, float beta, float* dx) = 0;
+
+  virtual Status NormaliseLocally(BatchSize batch,
+                                  const LocalResponse& response, const float* x,
+                                  float* y) = 0;
+  virtual Status NormaliseLocallyBackward(BatchSize batch,
+                                          const LocalResponse& response,
+                                          const float* x, const float* y,
+                                          const float* dy, float beta,
+                                          float* dx) = 0;
 
   // `velocities` may be null if the momentum is 0: then v is the gradient.
   virtual Status Update(std::int64_t count, const UpdateRule& rule,

@@ -213,6 +213,247 @@ TEST_P(OperatorsContractTest, PassesGradientsWhereTheOutputIsPositive) {
   EXPECT_EQ(Get(gradient, y.size()), expected);
 }
 
+// f(x) and f'(x) in double precision.
+std::pair<double, double> ReferenceActivation(const Activation& activation,
+                                              double x) {
+  const double sigmoid = 1 / (1 + std::exp(-x));
+  const double line = double{activation.alpha} * x + double{activation.beta};
+  switch (activation.kind) {
+    case Activation::Kind::kSigmoid:
+      return {sigmoid, sigmoid * (1 - sigmoid)};
+    case Activation::Kind::kHardSigmoid:
+      return {std::clamp(line, 0.0, 1.0),
+              line > 0 && line < 1 ? double{activation.alpha} : 0.0};
+    case Activation::Kind::kSwish:
+      return {x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)};
+    case Activation::Kind::kHardSwish:
+      break;
+  }
+  return {x * std::clamp(x / 6 + 0.5, 0.0, 1.0), x < -3  ? 0.0
+                                                 : x > 3 ? 1.0
+                                                         : x / 3 + 0.5};
+}
+
+TEST_P(OperatorsContractTest, ActivatesAndDifferentiates) {
+  Values x = Random(3 * 70, 24);
+  for (float& value : x) value *= 8;  // beyond where the hard ones bend
+  const Values dy = Random(x.size(), 25);
+  const Values old = Random(x.size(), 26);
+  for (const Activation& activation :
+       {Activation{Activation::Kind::kSigmoid},
+        Activation{Activation::Kind::kHardSigmoid, 0.25F, 0.5F},
+        Activation{Activation::Kind::kSwish},
+        Activation{Activation::Kind::kHardSwish}}) {
+    Values y(x.size());
+    Values dx(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto [value, slope] = ReferenceActivation(activation, double{x[i]});
+      y[i] = static_cast<float>(value);
+      dx[i] = static_cast<float>(double{dy[i]} * slope);
+    }
+    float* const in = Put(x);
+    float* const out = Nan(x.size());
+    ASSERT_OK(operators_->Activate(BatchSize(3), 70, activation, in, out));
+    EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), y));
+    const float* const saved = activation.saves_output() ? out : in;
+    for (const float beta : {0.0F, 1.0F}) {
+      float* const back = beta == 0 ? Nan(x.size()) : Put(old);
+      ASSERT_OK(operators_->ActivateBackward(BatchSize(3), 70, activation,
+                                             saved, Put(dy), beta, back));
+      EXPECT_THAT(Get(back, dx.size()),
+                  Pointwise(FloatNear(kTolerance), Plus(dx, old, beta)));
+    }
+    float* const gradient = Put(dy);
+    ASSERT_OK(operators_->ActivateBackward(BatchSize(3), 70, activation, saved,
+                                           gradient, 0, gradient));
+    EXPECT_THAT(Get(gradient, dx.size()), Pointwise(FloatNear(kTolerance), dx));
+    ASSERT_OK(operators_->Activate(BatchSize(3), 70, activation, in, in));
+    EXPECT_THAT(Get(in, y.size()), Pointwise(FloatNear(kTolerance), y));
+  }
+}
+
+TEST_P(OperatorsContractTest, CopiesPartsOfRows) {
+  const Values from = Random(4 * 30, 27);
+  const Values old = Random(4 * 50, 28);
+  for (const float beta : {0.0F, 1.0F}) {
+    Values expected = old;
+    for (std::size_t row = 0; row < 4; ++row) {
+      for (std::size_t i = 0; i < 20; ++i) {
+        float& to = expected[row * 50 + 7 + i];
+        to = from[row * 30 + 5 + i] + beta * to;
+      }
+    }
+    float* const to = Put(old);
+    ASSERT_OK(operators_->CopyRows(4, 20, Put(from) + 5, 30, beta, to + 7, 50));
+    EXPECT_EQ(Get(to, expected.size()), expected);
+  }
+}
+
+TEST_P(OperatorsContractTest, MultipliesAndSumsProducts) {
+  constexpr std::size_t kCount = 21;
+  for (const std::size_t span : {std::size_t{1}, std::size_t{700}}) {
+    const Values a = Random(kCount * span, 29);
+    const Values b = Random(kCount, 30);
+    const Values c = Random(a.size(), 31);
+    const Values old = Random(a.size(), 32);
+    Values product(a.size());
+    Values sums(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      double sum = 0;
+      for (std::size_t k = i * span; k < (i + 1) * span; ++k) {
+        product[k] = a[k] * b[i];
+        sum += double{a[k]} * double{c[k]};
+      }
+      sums[i] = static_cast<float>(sum);
+    }
+    for (const float beta : {0.0F, 1.0F}) {
+      float* const out = beta == 0 ? Nan(a.size()) : Put(old);
+      ASSERT_OK(operators_->Multiply(std::int64_t(a.size()), std::int64_t(span),
+                                     Put(a), Put(b), beta, out));
+      EXPECT_THAT(Get(out, a.size()),
+                  Pointwise(FloatNear(kTolerance), Plus(product, old, beta)));
+      float* const summed = beta == 0 ? Nan(kCount) : Put(b);
+      ASSERT_OK(operators_->SumProducts(kCount, std::int64_t(span), Put(a),
+                                        Put(c), beta, summed));
+      EXPECT_THAT(Get(summed, kCount),
+                  Pointwise(FloatNear(kTolerance), Plus(sums, b, beta)));
+    }
+  }
+}
+
+// Of one axis, as ONNX defines it.
+double ReferencePixel(const Resizing& resizing, const std::vector<double>& in,
+                      std::int64_t o, std::int64_t out) {
+  const auto size = std::ssize(in);
+  const auto at = [&](double i) {
+    return in[std::size_t(std::clamp(i, 0.0, double(size - 1)))];
+  };
+  double place = double(o) * double(size) / double(out);
+  if (resizing.place == Resizing::Place::kHalfPixel) {
+    place = (double(o) + 0.5) * double(size) / double(out) - 0.5;
+  } else if (resizing.place == Resizing::Place::kAlignCorners) {
+    place = double(o) * double(size - 1) / double(out - 1);
+  }
+  if (resizing.mode == Resizing::Mode::kLinear) {
+    const double part = place - std::floor(place);
+    return (1 - part) * at(std::floor(place)) +
+           part * at(std::floor(place) + 1);
+  }
+  return at(resizing.rounds ? std::ceil(place - 0.5) : std::floor(place));
+}
+
+TEST_P(OperatorsContractTest, ResizesAndPassesGradientsBack) {
+  using enum Resizing::Mode;
+  using enum Resizing::Place;
+  for (const auto& [mode, place, rounds] :
+       {std::tuple(kNearest, kAsymmetric, false),
+        std::tuple(kNearest, kHalfPixel, true),
+        std::tuple(kLinear, kHalfPixel, true),
+        std::tuple(kLinear, kAlignCorners, true)}) {
+    // Larger in height, smaller in width.
+    const Resizing resizing = {mode, place, rounds, {3, 4, 9}, {3, 8, 5}};
+    const Values x = Random(2 * 3 * 4 * 9, 36);
+    const Values dy = Random(2 * 3 * 8 * 5, 37);
+    const Values old = Random(x.size(), 38);
+    Values y(dy.size());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      std::vector<double> rows;
+      for (std::size_t h = 0; h < 4; ++h) {
+        const auto begin = x.begin() + std::ptrdiff_t((i / 40 * 4 + h) * 9);
+        rows.push_back(ReferencePixel(resizing,
+                                      std::vector<double>(begin, begin + 9),
+                                      std::int64_t(i % 5), 5));
+      }
+      y[i] = static_cast<float>(
+          ReferencePixel(resizing, rows, std::int64_t(i / 5 % 8), 8));
+    }
+    const float* const in = Put(x);
+    float* const out = Nan(y.size());
+    ASSERT_OK(operators_->Resize(BatchSize(2), resizing, in, out));
+    EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), y));
+    // Resizing is linear, so one element's gradient is what it adds to each y.
+    Values dx(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      Values unit(x.size());
+      unit[i] = 1;
+      float* const moved = Nan(y.size());
+      ASSERT_OK(operators_->Resize(BatchSize(2), resizing, Put(unit), moved));
+      double sum = 0;
+      const Values added = Get(moved, y.size());
+      for (std::size_t k = 0; k < y.size(); ++k) {
+        sum += double{added[k]} * double{dy[k]};
+      }
+      dx[i] = static_cast<float>(sum);
+    }
+    for (const float beta : {0.0F, 1.0F}) {
+      float* const back = beta == 0 ? Nan(x.size()) : Put(old);
+      ASSERT_OK(operators_->ResizeBackward(BatchSize(2), resizing, Put(dy),
+                                           beta, back));
+      EXPECT_THAT(Get(back, dx.size()),
+                  Pointwise(FloatNear(kTolerance), Plus(dx, old, beta)));
+    }
+  }
+}
+
+// The gradient is that of the loss "sum of dy * y", by central differences.
+TEST_P(OperatorsContractTest, NormalisesLocallyAndDifferentiates) {
+  for (const std::int64_t size : {5, 4}) {
+    const LocalResponse response = {.extent = {9, 3, 2},
+                                    .size = size,
+                                    .alpha = 0.5,
+                                    .beta = 0.75,
+                                    .bias = 2};
+    const std::size_t pixels = 6;
+    const std::size_t channels = 9;
+    const Values x = Random(2 * channels * pixels, 33);
+    const Values dy = Random(x.size(), 34);
+    const Values old = Random(x.size(), 35);
+    const auto value = [&](const std::vector<double>& in, std::size_t i) {
+      const auto c = static_cast<std::int64_t>(i / pixels % channels);
+      double squares = 0;
+      for (std::int64_t k = c - (size - 1) / 2; k <= c + size / 2; ++k) {
+        if (k < 0 || k >= std::int64_t(channels)) continue;
+        const double other =
+            in[std::size_t(std::int64_t(i) + (k - c) * std::int64_t(pixels))];
+        squares += other * other;
+      }
+      return in[i] * std::pow(2 + 0.5 / double(size) * squares, -0.75);
+    };
+    std::vector<double> precise(x.begin(), x.end());
+    Values y(x.size());
+    Values dx(x.size());
+    const auto loss = [&] {
+      double sum = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sum += double{dy[i]} * value(precise, i);
+      }
+      return sum;
+    };
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      y[i] = static_cast<float>(value(precise, i));
+      constexpr double kStep = 1e-5;
+      const double at = precise[i];
+      precise[i] = at + kStep;
+      const double above = loss();
+      precise[i] = at - kStep;
+      const double below = loss();
+      precise[i] = at;
+      dx[i] = static_cast<float>((above - below) / (2 * kStep));
+    }
+    const float* const in = Put(x);
+    float* const out = Nan(x.size());
+    ASSERT_OK(operators_->NormaliseLocally(BatchSize(2), response, in, out));
+    EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), y));
+    for (const float beta : {0.0F, 1.0F}) {
+      float* const back = beta == 0 ? Nan(x.size()) : Put(old);
+      ASSERT_OK(operators_->NormaliseLocallyBackward(BatchSize(2), response, in,
+                                                     out, Put(dy), beta, back));
+      EXPECT_THAT(Get(back, dx.size()),
+                  Pointwise(FloatNear(kTolerance), Plus(dx, old, beta)));
+    }
+  }
+}
+
 TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
   const Window three = {.extent = 3, .stride = 2, .before = 1, .after = 1};
   const Window two = {.extent = 2, .stride = 2};

@@ -20,6 +20,49 @@ class ForwardingOperators : public Operators {
                       const float* dy, float beta, float* dx) override {
     return operators_.ReluBackward(batch, elements, y, dy, beta, dx);
   }
+  Status Activate(BatchSize batch, std::int64_t elements,
+                  const Activation& activation, const float* x,
+                  float* y) override {
+    return operators_.Activate(batch, elements, activation, x, y);
+  }
+  Status ActivateBackward(BatchSize batch, std::int64_t elements,
+                          const Activation& activation, const float* saved,
+                          const float* dy, float beta, float* dx) override {
+    return operators_.ActivateBackward(batch, elements, activation, saved, dy,
+                                       beta, dx);
+  }
+  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
+                  std::int64_t stride, float beta, float* out,
+                  std::int64_t out_stride) override {
+    return operators_.CopyRows(rows, width, a, stride, beta, out, out_stride);
+  }
+  Status Multiply(std::int64_t count, std::int64_t span, const float* a,
+                  const float* b, float beta, float* out) override {
+    return operators_.Multiply(count, span, a, b, beta, out);
+  }
+  Status SumProducts(std::int64_t count, std::int64_t span, const float* a,
+                     const float* b, float beta, float* out) override {
+    return operators_.SumProducts(count, span, a, b, beta, out);
+  }
+  Status Resize(BatchSize batch, const Resizing& resizing, const float* x,
+                float* y) override {
+    return operators_.Resize(batch, resizing, x, y);
+  }
+  Status ResizeBackward(BatchSize batch, const Resizing& resizing,
+                        const float* dy, float beta, float* dx) override {
+    return operators_.ResizeBackward(batch, resizing, dy, beta, dx);
+  }
+  Status NormaliseLocally(BatchSize batch, const LocalResponse& response,
+                          const float* x, float* y) override {
+    return operators_.NormaliseLocally(batch, response, x, y);
+  }
+  Status NormaliseLocallyBackward(BatchSize batch,
+                                  const LocalResponse& response, const float* x,
+                                  const float* y, const float* dy, float beta,
+                                  float* dx) override {
+    return operators_.NormaliseLocallyBackward(batch, response, x, y, dy, beta,
+                                               dx);
+  }
   Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
               float* y) override {
     return operators_.Pool(batch, pooling, x, y);

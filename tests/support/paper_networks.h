@@ -121,6 +121,7 @@ class NetworkBuilder {
     const Value first = AddNode(name, "Split", {x}, shape);
     const Value second = Tensor_(name + ".2", shape);
     graph_.nodes.back().outputs.push_back(second);
+    graph_.nodes.back().numbers["axis"] = 1;
     return {first, second};
   }
 

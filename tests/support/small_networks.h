@@ -75,6 +75,34 @@ inline Graph SmallExcitation(std::int64_t batch) {
   return n.Finish();
 }
 
+// Squeeze-and-excitation, whose factor's gradient is a sum, halves of the
+// channels that go separate ways, and a local response.
+inline Graph SmallGates(std::int64_t batch) {
+  NetworkBuilder n("gates", batch);
+  auto x = n.Same("stem.silu", "Swish",
+                  {n.BatchNorm("bn", n.Conv("stem", n.Input(3, 16), 8, 3))});
+  auto s = n.Pool("squeeze", x, 16, 16, 0, "GlobalAveragePool");
+  s = n.Same("excite", "HardSigmoid",
+             {n.Conv("up", n.Relu("down", n.Conv("down", s, 2, 1)), 8, 1)});
+  x = n.Same("lrn", "LRN", {n.Same("scale", "Mul", {x, s})});
+  auto [a, b] = n.Split("split", x);
+  b = n.Same("b.act", "HardSwish", {n.Conv("b", b, 4, 3)});
+  const auto gate = n.Same("gate.act", "Sigmoid", {n.Conv("gate", a, 4, 1)});
+  x = n.Concat("cat", {n.Same("gated", "Mul", {gate, b}), a, n.Relu("c", a)});
+  x = n.Pool("pool", x, 2, 2);
+  x = n.AddNode("larger", "Resize", {x}, {batch, 12, 12, 12});
+  n.Gemm("fc", n.Flatten(x), 10);
+  Graph graph = n.Finish();
+  for (Node& node : graph.nodes) {
+    if (node.name == "lrn") {
+      node.numbers = {{"size", 5}, {"alpha", 0.5}, {"beta", 0.75}, {"bias", 2}};
+    } else if (node.name == "larger") {
+      node.words = {{"mode", "linear"}};
+    }
+  }
+  return graph;
+}
+
 }  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_

@@ -19,6 +19,11 @@ namespace ucudnn::cudnn {
   X(CreatePooling, cudnnCreatePoolingDescriptor)                     \
   X(SetPooling, cudnnSetPoolingNdDescriptor)                         \
   X(DestroyPooling, cudnnDestroyPoolingDescriptor)                   \
+  X(CreateLocalResponse, cudnnCreateLRNDescriptor)                   \
+  X(SetLocalResponse, cudnnSetLRNDescriptor)                         \
+  X(DestroyLocalResponse, cudnnDestroyLRNDescriptor)                 \
+  X(LocalResponseForward, cudnnLRNCrossChannelForward)               \
+  X(LocalResponseBackward, cudnnLRNCrossChannelBackward)             \
   X(PoolingForward, cudnnPoolingForward)                             \
   X(PoolingBackward, cudnnPoolingBackward)                           \
   X(NormalisationForward, cudnnBatchNormalizationForwardTraining)    \

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace ucudnn::cudnn {
 namespace {
@@ -440,13 +441,234 @@ Entry UpdateRunning() {
                               kStatisticsOfChannel));
 }
 
+// Adds what is there to `value`, unless `beta` is 0, and stores it.
+constexpr std::string_view kStoreWithBeta = R"(
+  .reg .f32 there;
+  setp.eq.f32 past, beta, 0f00000000;
+  @past bra STORE;
+  ld.global.f32 there, [address];
+  fma.rn.f32 value, beta, there, value;
+STORE:
+  st.global.f32 [address], value;
+)";
+
+// sigmoid = 1 / (1 + e^-value)
+constexpr std::string_view kSigmoidOfValue = R"(
+  .reg .f32 sigmoid;
+  mul.f32 sigmoid, value, 0fBFB8AA3B;
+  ex2.approx.f32 sigmoid, sigmoid;
+  add.f32 sigmoid, sigmoid, 0f3F800000;
+  rcp.rn.f32 sigmoid, sigmoid;
+)";
+
+// `body` replaces `value`.
+Entry Value(const ActivationKernel& kernel, std::string_view body) {
+  return Elements(kernel, "x y count alpha beta", "count",
+                  fmt::format(R"(
+  .reg .u64 address;
+  .reg .f32 value;
+  mad.wide.u32 address, i, 4, x;
+  ld.global.f32 value, [address];
+{}
+  mad.wide.u32 address, i, 4, y;
+  st.global.f32 [address], value;
+)",
+                              body));
+}
+
+// `body` computes `slope` from `value`, which was saved.
+Entry Slope(const SlopeKernel& kernel, std::string_view body) {
+  return Elements(kernel, "saved dy dx count alpha beta", "count",
+                  fmt::format(R"(
+  .reg .u64 address;
+  .reg .f32 value, slope;
+  mad.wide.u32 address, i, 4, saved;
+  ld.global.f32 value, [address];
+{}
+  mad.wide.u32 address, i, 4, dy;
+  ld.global.f32 value, [address];
+  mul.f32 value, value, slope;
+  mad.wide.u32 address, i, 4, dx;
+{})",
+                              body, kStoreWithBeta));
+}
+
+std::vector<Entry> Activations() {
+  const std::string sigmoid(kSigmoidOfValue);
+  return {Value(kSigmoid, sigmoid + "  mov.f32 value, sigmoid;\n"),
+          Value(kHardSigmoid, R"(
+  fma.rn.f32 value, alpha, value, beta;
+  cvt.sat.f32.f32 value, value;
+)"),
+          Value(kSwish, sigmoid + "  mul.f32 value, value, sigmoid;\n"),
+          // 1 / 6 and 1 / 2
+          Value(kHardSwish, R"(
+  .reg .f32 part;
+  fma.rn.f32 part, value, 0f3E2AAAAB, 0f3F000000;
+  cvt.sat.f32.f32 part, part;
+  mul.f32 value, value, part;
+)"),
+          Slope(kSigmoidBackward, R"(
+  neg.f32 slope, value;
+  fma.rn.f32 slope, slope, value, value;
+)"),
+          Slope(kHardSigmoidBackward, R"(
+  .reg .pred inside;
+  setp.gt.f32 inside, value, 0f00000000;
+  setp.lt.and.f32 inside, value, 0f3F800000, inside;
+  selp.f32 slope, alpha, 0f00000000, inside;
+)"),
+          // sigmoid * (1 + value * (1 - sigmoid))
+          Slope(kSwishBackward, sigmoid + R"(
+  mov.f32 slope, 0f3F800000;
+  sub.f32 slope, slope, sigmoid;
+  fma.rn.f32 slope, value, slope, 0f3F800000;
+  mul.f32 slope, slope, sigmoid;
+)"),
+          // value / 3 + 1 / 2 between -3 and 3
+          Slope(kHardSwishBackward, R"(
+  .reg .pred outside;
+  fma.rn.f32 slope, value, 0f3EAAAAAB, 0f3F000000;
+  setp.lt.f32 outside, value, 0fC0400000;
+  selp.f32 slope, 0f00000000, slope, outside;
+  setp.gt.f32 outside, value, 0f40400000;
+  selp.f32 slope, 0f3F800000, slope, outside;
+)")};
+}
+
+Entry CopyRows() {
+  return Elements(kCopyRows, "from to count width stride out_stride beta",
+                  "count",
+                  fmt::format(R"(
+  .reg .u32 row, column;
+  .reg .u64 address, wide;
+  .reg .f32 value;
+  div.u32 row, i, width;
+  rem.u32 column, i, width;
+  cvt.u64.u32 wide, column;
+  mad.wide.u32 wide, row, stride, wide;
+  shl.b64 wide, wide, 2;
+  add.u64 address, from, wide;
+  ld.global.f32 value, [address];
+  cvt.u64.u32 wide, column;
+  mad.wide.u32 wide, row, out_stride, wide;
+  shl.b64 wide, wide, 2;
+  add.u64 address, to, wide;
+{})",
+                              kStoreWithBeta));
+}
+
+Entry Multiply() {
+  return Elements(kMultiply, "a b out count span beta", "count",
+                  fmt::format(R"(
+  .reg .u32 part;
+  .reg .u64 address;
+  .reg .f32 value, other;
+  mad.wide.u32 address, i, 4, a;
+  ld.global.f32 value, [address];
+  div.u32 part, i, span;
+  mad.wide.u32 address, part, 4, b;
+  ld.global.f32 other, [address];
+  mul.f32 value, value, other;
+  mad.wide.u32 address, i, 4, out;
+{})",
+                              kStoreWithBeta));
+}
+
+Entry Resample() {
+  return Elements(kResample,
+                  "x y rows columns count to_height to_width from_height "
+                  "from_width beta",
+                  "count",
+                  fmt::format(R"(
+  .reg .u32 row, column, plane, end_row, end_column, tap, first, at;
+  .reg .u64 address, row_taps, column_taps, wide, base;
+  .reg .f32 value, weight, across, pixel, inner;
+  .reg .pred more;
+  div.u32 plane, i, to_width;
+  rem.u32 column, i, to_width;
+  rem.u32 row, plane, to_height;
+  div.u32 plane, plane, to_height;
+  // The taps come after to_height + 1, or to_width + 1, starts.
+  add.u32 at, to_height, 1;
+  mad.wide.u32 row_taps, at, 4, rows;
+  add.u32 at, to_width, 1;
+  mad.wide.u32 column_taps, at, 4, columns;
+  mad.wide.u32 address, row, 4, rows;
+  ld.global.u32 row, [address];
+  ld.global.u32 end_row, [address+4];
+  mad.wide.u32 address, column, 4, columns;
+  ld.global.u32 first, [address];
+  ld.global.u32 end_column, [address+4];
+  mul.lo.u32 plane, plane, from_height;
+  mov.f32 value, 0f00000000;
+ROW:
+  setp.ge.u32 more, row, end_row;
+  @more bra SUMMED;
+  mad.wide.u32 address, row, 8, row_taps;
+  ld.global.u32 tap, [address];
+  ld.global.f32 weight, [address+4];
+  add.u32 tap, tap, plane;
+  mul.wide.u32 base, tap, from_width;
+  mov.f32 across, 0f00000000;
+  mov.u32 column, first;
+COLUMN:
+  setp.ge.u32 more, column, end_column;
+  @more bra ACROSS;
+  mad.wide.u32 address, column, 8, column_taps;
+  ld.global.u32 tap, [address];
+  cvt.u64.u32 wide, tap;
+  add.u64 wide, base, wide;
+  shl.b64 wide, wide, 2;
+  add.u64 wide, x, wide;
+  ld.global.f32 pixel, [wide];
+  ld.global.f32 inner, [address+4];
+  fma.rn.f32 across, pixel, inner, across;
+  add.u32 column, column, 1;
+  bra COLUMN;
+ACROSS:
+  fma.rn.f32 value, across, weight, value;
+  add.u32 row, row, 1;
+  bra ROW;
+SUMMED:
+  mad.wide.u32 address, i, 4, y;
+{})",
+                              kStoreWithBeta));
+}
+
+Entry SumProducts() {
+  return ChannelSums(kSumProducts, "x y out count pixels channels beta", R"(
+  .reg .f32 value, factor;
+  .reg .f64 precise;
+)",
+                     R"(
+  ld.global.f32 value, [at];
+  add.u64 at, y, offset;
+  ld.global.f32 factor, [at];
+  cvt.f64.f32 precise, value;
+  cvt.f64.f32 other, factor;
+  fma.rn.f64 a, precise, other, a;
+)",
+                     fmt::format(R"(
+  .reg .u64 address;
+  cvt.rn.f32.f64 value, a;
+  mad.wide.u32 address, block, 4, out;
+{})",
+                                 kStoreWithBeta));
+}
+
 const std::vector<Entry>& Entries() {
-  static const std::vector<Entry> kEntries = {
-      SubtractLabels(),    Dropout(),
-      DropoutBackward(),   Update(),
-      NormaliseSums(),     NormaliseStatistics(),
-      Normalise(),         NormaliseBackwardSums(),
-      NormaliseBackward(), UpdateRunning()};
+  static const std::vector<Entry> kEntries = [] {
+    std::vector<Entry> entries = {SubtractLabels(),    Dropout(),
+                                  DropoutBackward(),   Update(),
+                                  NormaliseSums(),     NormaliseStatistics(),
+                                  Normalise(),         NormaliseBackwardSums(),
+                                  NormaliseBackward(), UpdateRunning(),
+                                  CopyRows(),          Multiply(),
+                                  SumProducts(),       Resample()};
+    for (Entry& entry : Activations()) entries.push_back(std::move(entry));
+    return entries;
+  }();
   return kEntries;
 }
 

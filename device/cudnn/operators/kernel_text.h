@@ -79,6 +79,44 @@ inline constexpr Kernel<const float*, float*, std::uint32_t, float, float,
                         float>
     kUpdateRunning{"ucudnn_update_running"};
 
+// (x, y, count, alpha, beta)
+using ActivationKernel =
+    Kernel<const float*, float*, std::uint32_t, float, float>;
+inline constexpr ActivationKernel kSigmoid{"ucudnn_sigmoid"};
+inline constexpr ActivationKernel kHardSigmoid{"ucudnn_hard_sigmoid"};
+inline constexpr ActivationKernel kSwish{"ucudnn_swish"};
+inline constexpr ActivationKernel kHardSwish{"ucudnn_hard_swish"};
+// (saved, dy, dx, count, alpha, kept) dx = slope * dy + kept * dx.
+using SlopeKernel =
+    Kernel<const float*, const float*, float*, std::uint32_t, float, float>;
+inline constexpr SlopeKernel kSigmoidBackward{"ucudnn_sigmoid_backward"};
+inline constexpr SlopeKernel kHardSigmoidBackward{
+    "ucudnn_hard_sigmoid_backward"};
+inline constexpr SlopeKernel kSwishBackward{"ucudnn_swish_backward"};
+inline constexpr SlopeKernel kHardSwishBackward{"ucudnn_hard_swish_backward"};
+
+// (from, to, count, width, stride, out_stride, beta)
+inline constexpr Kernel<const float*, float*, std::uint32_t, std::uint32_t,
+                        std::uint32_t, std::uint32_t, float>
+    kCopyRows{"ucudnn_copy_rows"};
+// (a, b, out, count, span, beta)
+inline constexpr Kernel<const float*, const float*, float*, std::uint32_t,
+                        std::uint32_t, float>
+    kMultiply{"ucudnn_multiply"};
+// (x, b, out, count, pixels, channels, beta) A block for each sum of `count`
+// products; `pixels` is the same, `channels` 0.
+inline constexpr Kernel<const float*, const float*, float*, std::uint32_t,
+                        std::uint32_t, std::uint32_t, float>
+    kSumProducts{"ucudnn_sum_products"};
+
+// (x, y, rows, columns, count, to_height, to_width, from_height, from_width,
+//  beta) `rows` and `columns` are AxisTaps, packed: starts, then for each tap
+// its index and weight.
+inline constexpr Kernel<const float*, float*, const void*, const void*,
+                        std::uint32_t, std::uint32_t, std::uint32_t,
+                        std::uint32_t, std::uint32_t, float>
+    kResample{"ucudnn_resample"};
+
 // The names of all kernels, and the module that has them.
 const std::vector<std::string_view>& KernelNames();
 const std::string& KernelText();

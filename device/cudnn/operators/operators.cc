@@ -1,5 +1,6 @@
 #include "device/cudnn/operators/operators.h"
 
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -37,9 +38,36 @@ cudnnPoolingMode_t ModeOf(Pooling::Kind kind) {
   return CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING;
 }
 
+struct ActivationKernels {
+  ActivationKernel forward;
+  SlopeKernel backward;
+};
+ActivationKernels KernelsOf(Activation::Kind kind) {
+  switch (kind) {
+    case Activation::Kind::kSigmoid:
+      return {kSigmoid, kSigmoidBackward};
+    case Activation::Kind::kHardSigmoid:
+      return {kHardSigmoid, kHardSigmoidBackward};
+    case Activation::Kind::kSwish:
+      return {kSwish, kSwishBackward};
+    case Activation::Kind::kHardSwish:
+      break;
+  }
+  return {kHardSwish, kHardSwishBackward};
+}
+
+// Of a Resizing, in device memory.
+struct PackedTaps {
+  Resizing resizing;
+  bool backward = false;
+  DeviceBuffer rows;
+  DeviceBuffer columns;
+};
+
 class CudnnOperators final : public Operators {
  public:
-  static Result<std::unique_ptr<Operators>> Make(CudnnHandle& handle) {
+  static Result<std::unique_ptr<Operators>> Make(Device& device,
+                                                 CudnnHandle& handle) {
     UCUDNN_ASSIGN_OR_RETURN(const OperatorApi* api, LoadedOperators());
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
     UCUDNN_ASSIGN_OR_RETURN(
@@ -51,14 +79,15 @@ class CudnnOperators final : public Operators {
                                         CUDNN_PROPAGATE_NAN, 0),
                      "cudnnSetActivationDescriptor"));
     UCUDNN_ASSIGN_OR_RETURN(auto kernels, Kernels::Load(handle));
-    return std::make_unique<CudnnOperators>(handle, *api, std::move(relu),
-                                            std::move(kernels));
+    return std::make_unique<CudnnOperators>(
+        device, handle, *api, std::move(relu), std::move(kernels));
   }
 
-  CudnnOperators(CudnnHandle& handle, const OperatorApi& api,
+  CudnnOperators(Device& device, CudnnHandle& handle, const OperatorApi& api,
                  Owned<cudnnActivationDescriptor_t> relu,
                  std::unique_ptr<Kernels> kernels)
-      : handle_(handle),
+      : device_(device),
+        handle_(handle),
         api_(api),
         relu_(std::move(relu)),
         kernels_(std::move(kernels)) {}
@@ -82,6 +111,87 @@ class CudnnOperators final : public Operators {
         api_.ActivationBackward(handle_.get(), relu_.get(), &kOne, rows, y,
                                 rows, dy, rows, y, &beta, rows, dx),
         "cudnnActivationBackward");
+  }
+
+  Status Activate(BatchSize batch, std::int64_t elements,
+                  const Activation& activation, const float* x,
+                  float* y) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    const std::int64_t count = batch.count() * elements;
+    return kernels_->Launch(KernelsOf(activation.kind).forward, count, x, y,
+                            Count(count), activation.alpha, activation.beta);
+  }
+
+  Status ActivateBackward(BatchSize batch, std::int64_t elements,
+                          const Activation& activation, const float* saved,
+                          const float* dy, float beta, float* dx) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    const std::int64_t count = batch.count() * elements;
+    return kernels_->Launch(KernelsOf(activation.kind).backward, count, saved,
+                            dy, dx, Count(count), activation.alpha, beta);
+  }
+
+  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
+                  std::int64_t stride, float beta, float* out,
+                  std::int64_t out_stride) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Launch(kCopyRows, rows * width, a, out,
+                            Count(rows * width), Count(width), Count(stride),
+                            Count(out_stride), beta);
+  }
+
+  Status Multiply(std::int64_t count, std::int64_t span, const float* a,
+                  const float* b, float beta, float* out) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    return kernels_->Launch(kMultiply, count, a, b, out, Count(count),
+                            Count(span), beta);
+  }
+
+  Status SumProducts(std::int64_t count, std::int64_t span, const float* a,
+                     const float* b, float beta, float* out) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    if (span == 1) {
+      return kernels_->Launch(kMultiply, count, a, b, out, Count(count), 1,
+                              beta);
+    }
+    return kernels_->Launch(kSumProducts, count * kBlockThreads, a, b, out,
+                            Count(span), Count(span), 0, beta);
+  }
+
+  Status Resize(BatchSize batch, const Resizing& resizing, const float* x,
+                float* y) override {
+    return Resample(batch, resizing, false, x, 0, y);
+  }
+
+  Status ResizeBackward(BatchSize batch, const Resizing& resizing,
+                        const float* dy, float beta, float* dx) override {
+    return Resample(batch, resizing, true, dy, beta, dx);
+  }
+
+  Status NormaliseLocally(BatchSize batch, const LocalResponse& response,
+                          const float* x, float* y) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(response));
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, response.extent));
+    return handle_.Check(
+        api_.LocalResponseForward(handle_.get(), window,
+                                  CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images,
+                                  x, &kZero, images, y),
+        "cudnnLRNCrossChannelForward");
+  }
+
+  Status NormaliseLocallyBackward(BatchSize batch,
+                                  const LocalResponse& response, const float* x,
+                                  const float* y, const float* dy, float beta,
+                                  float* dx) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(response));
+    UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, response.extent));
+    return handle_.Check(
+        api_.LocalResponseBackward(handle_.get(), window,
+                                   CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images,
+                                   y, images, dy, images, x, &beta, images, dx),
+        "cudnnLRNCrossChannelBackward");
   }
 
   Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
@@ -340,6 +450,48 @@ class CudnnOperators final : public Operators {
     return tensors_.emplace(sizes, std::move(tensor)).first->second.get();
   }
 
+  Status Resample(BatchSize batch, const Resizing& resizing, bool backward,
+                  const float* from, float beta, float* to) {
+    UCUDNN_ASSIGN_OR_RETURN(const PackedTaps* const taps,
+                            TapsOnDevice(resizing, backward));
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
+    const ImageExtent& in = backward ? resizing.output : resizing.input;
+    const ImageExtent& out = backward ? resizing.input : resizing.output;
+    const std::int64_t count = batch.count() * out.elements();
+    return kernels_->Launch(kResample, count, from, to, taps->rows.data(),
+                            taps->columns.data(), Count(count),
+                            Count(out.height), Count(out.width),
+                            Count(in.height), Count(in.width), beta);
+  }
+
+  // The taps as the kernel reads them, put there when they come for the first
+  // time.
+  Result<const PackedTaps*> TapsOnDevice(const Resizing& resizing,
+                                         bool backward) {
+    for (const auto& known : taps_) {
+      if (known->resizing == resizing && known->backward == backward) {
+        return known.get();
+      }
+    }
+    auto packed = std::make_unique<PackedTaps>();
+    packed->resizing = resizing;
+    packed->backward = backward;
+    const auto [rows, columns] = TapsOf(resizing, backward);
+    for (const auto& [taps, buffer] :
+         {std::pair(&rows, &packed->rows), {&columns, &packed->columns}}) {
+      std::vector<std::int32_t> words = taps->starts;
+      for (std::size_t i = 0; i < taps->from.size(); ++i) {
+        words.push_back(taps->from[i]);
+        words.push_back(std::bit_cast<std::int32_t>(taps->weights[i]));
+      }
+      const Bytes bytes(std::ssize(words) * std::int64_t{4});
+      UCUDNN_ASSIGN_OR_RETURN(*buffer, device_.Allocate(bytes));
+      UCUDNN_RETURN_IF_ERROR(
+          device_.Upload(buffer->data(), words.data(), bytes));
+    }
+    return taps_.emplace_back(std::move(packed)).get();
+  }
+
   Result<cudnnPoolingDescriptor_t> WindowOf(const Pooling& pooling) {
     for (const auto& [known, descriptor] : poolings_) {
       if (known == pooling) return descriptor.get();
@@ -359,12 +511,33 @@ class CudnnOperators final : public Operators {
     return poolings_.emplace_back(pooling, std::move(descriptor)).second.get();
   }
 
+  Result<cudnnLRNDescriptor_t> WindowOf(const LocalResponse& response) {
+    for (const auto& [known, descriptor] : responses_) {
+      if (known == response) return descriptor.get();
+    }
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto descriptor,
+        Create<cudnnLRNDescriptor_t>(handle_, api_.CreateLocalResponse,
+                                     api_.DestroyLocalResponse,
+                                     "cudnnCreateLRNDescriptor"));
+    UCUDNN_RETURN_IF_ERROR(handle_.Check(
+        api_.SetLocalResponse(descriptor.get(),
+                              static_cast<unsigned int>(response.size),
+                              response.alpha, response.beta, response.bias),
+        "cudnnSetLRNDescriptor"));
+    return responses_.emplace_back(response, std::move(descriptor))
+        .second.get();
+  }
+
+  Device& device_;
   CudnnHandle& handle_;
   const OperatorApi& api_;
   Owned<cudnnActivationDescriptor_t> relu_;
   std::unique_ptr<Kernels> kernels_;
   std::map<Sizes, OwnedTensor> tensors_;
+  std::vector<std::unique_ptr<PackedTaps>> taps_;
   std::vector<std::pair<Pooling, OwnedPooling>> poolings_;
+  std::vector<std::pair<LocalResponse, Owned<cudnnLRNDescriptor_t>>> responses_;
 };
 
 }  // namespace
@@ -373,7 +546,7 @@ class CudnnOperators final : public Operators {
 Result<std::unique_ptr<Operators>> OpenCudnnOperators(Device& device) {
   cudnn::CudnnHandle* handle = cudnn::HandleOf(device);
   if (handle == nullptr) return nullptr;
-  return cudnn::CudnnOperators::Make(*handle);
+  return cudnn::CudnnOperators::Make(device, *handle);
 }
 
 }  // namespace ucudnn

@@ -284,6 +284,19 @@ TEST(OnnxTest, ReadsWindowsOfPooling) {
               ElementsAre(none, Window{3, 1, 1, 1}, Window{2, 3, 1, 0}));
 }
 
+TEST(OnnxTest, KeepsAttributesThatAreANumberOrAWord) {
+  const Graph graph = ParsedModel(
+      "g (float[1,1,10,10] x, float[1,1,1,1] w) => (float y) { p = "
+      "AveragePool<kernel_shape = [3, 3], ceil_mode = 1, auto_pad = \"VALID\">"
+      "(x) l = LRN<size = 3, alpha = 0.5>(p) y = Conv(l, w) }");
+  EXPECT_EQ(graph.nodes[0].NumberOr("ceil_mode", 0), 1);
+  EXPECT_EQ(graph.nodes[0].WordOr("auto_pad", ""), "VALID");
+  EXPECT_EQ(graph.nodes[0].numbers.count("kernel_shape"), 0U);
+  EXPECT_EQ(graph.nodes[1].NumberOr("size", 1), 3);
+  EXPECT_EQ(graph.nodes[1].NumberOr("alpha", 1), 0.5);
+  EXPECT_EQ(graph.nodes[1].NumberOr("beta", 0.75), 0.75);
+}
+
 TEST(OnnxTest, ReadsWhatAveragesDivideBy) {
   const auto divisor = [](const std::string& attributes) {
     const Graph graph = ParsedModel(

@@ -25,6 +25,12 @@ TEST(MemoryExecutorGpuTest, TrainsAChainAsWithoutABudget) {
   test::ExpectSameUnderAllPolicies(trainee);
 }
 
+TEST(MemoryExecutorGpuTest, TrainsExcitationsAsWithoutABudget) {
+  test::Trainee trainee(OpenFakeGpu(), test::SmallGates(2));
+  test::ExpectSameUnderAllPolicies(trainee);
+  test::ExpectStepsDownTheGradient(trainee);
+}
+
 TEST(MemoryExecutorGpuTest, TrainsResidualBlocksAsWithoutABudget) {
   test::Trainee trainee(OpenFakeGpu(), test::SmallResidual(2));
   test::ExpectSameUnderAllPolicies(trainee);
@@ -85,6 +91,49 @@ TEST_F(ReplayTest, ReplaysRoundsThatAddUpGradients) {
   EXPECT_GT(replayed.captured.graphs, 2U);
   EXPECT_EQ(replayed.losses, expected.losses);
   EXPECT_EQ(replayed.parameters, expected.parameters);
+}
+
+// The only rank of its job, whose sums are its own.
+class OneRank final : public RankExchange {
+ public:
+  explicit OneRank(bool stream_ordered) : stream_ordered_(stream_ordered) {}
+  bool stream_ordered() const override { return stream_ordered_; }
+  Status SumStatistics(std::span<double>) override {
+    ++statistics;
+    return {};
+  }
+  Status SumGradients(std::span<const std::span<float>> bucket) override {
+    gradients += std::ssize(bucket);
+    return {};
+  }
+
+  int statistics = 0;
+  std::ptrdiff_t gradients = 0;
+
+ private:
+  bool stream_ordered_;
+};
+
+// Three steps, of which the second captures.
+TEST(ExchangeTest, IsCapturedIfItIsOrderedByTheStream) {
+  test::Trainee trainee(
+      OpenFakeGpu(), Tiny(4), {}, test::kFastLink,
+      {.momentum = true, .running_statistics = true, .updates_at_end = true});
+  const MemoryPlan plan = trainee.Undivided();
+  const auto expected = trainee.Train(plan, {.momentum = 0.9F});
+  for (const bool ordered : {false, true}) {
+    OneRank exchange(ordered);
+    const auto outcome =
+        trainee.Train(plan, {.momentum = 0.9F, .exchange = &exchange});
+    ASSERT_EQ(outcome.losses.size(), expected.losses.size());
+    for (std::size_t i = 0; i < outcome.losses.size(); ++i) {
+      EXPECT_NEAR(outcome.losses[i], expected.losses[i], 1e-5);
+    }
+    EXPECT_GT(outcome.captured.graphs, 0U);
+    // One normalisation, both ways: enqueued thrice, or once and captured.
+    EXPECT_EQ(exchange.statistics, ordered ? 4 : 6);
+    EXPECT_EQ(exchange.gradients, 3 * 5);
+  }
 }
 
 TEST_F(ReplayTest, EnqueuesWhatCannotBeCaptured) {

@@ -43,6 +43,31 @@ TEST(MemoryExecutorTest, TrainsResidualBlocksAsWithoutABudget) {
   test::ExpectSameUnderAllPolicies(trainee);
 }
 
+TEST(MemoryExecutorTest, TrainsBranchesThatAreConcatenated) {
+  Trainee trainee = OnCpu(test::SmallInception(4));
+  test::ExpectSameUnderAllPolicies(trainee, 0.001F);
+}
+
+TEST(MemoryExecutorTest, TrainsExcitations) {
+  Trainee trainee = OnCpu(test::SmallGates(4));
+  test::ExpectSameUnderAllPolicies(trainee);
+}
+
+TEST(MemoryExecutorTest, StepsDownTheGradient) {
+  for (const Graph& graph :
+       {test::SmallGates(4), test::SmallResidual(4), test::SmallChain(4)}) {
+    SCOPED_TRACE(graph.name);
+    Trainee trainee = OnCpu(graph);
+    test::ExpectStepsDownTheGradient(trainee);
+  }
+  Graph graph = test::SmallInception(4);
+  for (Node& node : graph.nodes) {
+    if (node.op_type == "Dropout") node.op_type = "Sigmoid";
+  }
+  Trainee trainee = OnCpu(std::move(graph));
+  test::ExpectStepsDownTheGradient(trainee);
+}
+
 TEST(MemoryExecutorTest, TrainsAsBeforeWhenActivationsAreRecomputed) {
   Trainee trainee = OnCpu(test::SmallResidual(8), {}, test::kSlowLink);
   MemoryRequest freedom;

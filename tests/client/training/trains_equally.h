@@ -19,9 +19,9 @@ inline std::vector<std::string> OffloadingPolicies() {
 
 // In the least memory of each policy, with all else poisoned: bit by bit what
 // the network does without a budget.
-inline void ExpectSameUnderAllPolicies(Trainee& trainee) {
+inline void ExpectSameUnderAllPolicies(Trainee& trainee, float rate = 0.01F) {
   const MemoryPlan undivided = trainee.Undivided();
-  const auto expected = trainee.Train(undivided, {});
+  const auto expected = trainee.Train(undivided, {.rate = rate});
   ASSERT_EQ(expected.losses.size(), 3U);
   EXPECT_LT(expected.losses[2], expected.losses[0]);
   int moved = 0;
@@ -30,11 +30,32 @@ inline void ExpectSameUnderAllPolicies(Trainee& trainee) {
     const auto plan = trainee.PlanInLeastMemory(policy);
     ASSERT_TRUE(plan);
     if (plan->offloaded > Bytes()) ++moved;
-    const auto outcome = trainee.Train(*plan, {.poison = true});
+    const auto outcome = trainee.Train(*plan, {.rate = rate, .poison = true});
     EXPECT_EQ(outcome.losses, expected.losses);
     EXPECT_EQ(outcome.parameters, expected.parameters);
   }
   EXPECT_GE(moved, 5);
+}
+
+// A small step down the gradient g takes rate * |g|² from the loss. Of networks
+// without dropouts, which differ from step to step.
+inline void ExpectStepsDownTheGradient(Trainee& trainee) {
+  constexpr float kRate = 1e-4F;
+  const MemoryPlan plan = trainee.Undivided();
+  const auto executor = *trainee.Executor(plan, {.rate = kRate});
+  const TrainingBatch batch = trainee.BatchFor(*executor);
+  const double before = executor->Step(batch)->loss;
+  const Parameters moved = *executor->Download();
+  const double after = executor->Step(batch)->loss;
+  double squares = 0;
+  for (const auto& [block, values] : trainee.parameters()) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double change = double{moved.at(block)[i]} - double{values[i]};
+      squares += change * change;
+    }
+  }
+  const double expected = squares / double{kRate};
+  EXPECT_NEAR(before - after, expected, 0.05 * expected);
 }
 
 // The same for `best` with more freedom. Its plan.

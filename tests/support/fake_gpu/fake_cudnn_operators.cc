@@ -83,6 +83,20 @@ double ChannelSum(const Shape& x, std::int64_t channel, Of&& of) {
   return sum;
 }
 
+// What a local response divides element i by a power of.
+double LocalSum(const cudnnLRNStruct& lrn, const Shape& shape, const float* x,
+                std::int64_t i) {
+  const int before = (lrn.size - 1) / 2;
+  const std::int64_t c = i / shape.pixels() % shape.c;
+  double squares = 0;
+  for (std::int64_t k = -before; k < lrn.size - before; ++k) {
+    if (c + k < 0 || c + k >= shape.c) continue;
+    const double value{x[i + k * shape.pixels()]};
+    squares += value * value;
+  }
+  return lrn.bias + lrn.alpha / lrn.size * squares;
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -230,6 +244,72 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
     for (std::int64_t i = 0; i < x_shape.count(); ++i) {
       Store(Out(pdx) + i, gradients[static_cast<std::size_t>(i)], scale_new,
             scale_old);
+    }
+  });
+}
+
+cudnnStatus_t cudnnCreateLRNDescriptor(cudnnLRNDescriptor_t* d) {
+  *d = new cudnnLRNStruct;
+  return kOk;
+}
+cudnnStatus_t cudnnDestroyLRNDescriptor(cudnnLRNDescriptor_t d) {
+  delete d;
+  return kOk;
+}
+cudnnStatus_t cudnnSetLRNDescriptor(cudnnLRNDescriptor_t d, unsigned size,
+                                    double alpha, double beta, double bias) {
+  if (size < CUDNN_LRN_MIN_N || size > CUDNN_LRN_MAX_N) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  *d = {static_cast<int>(size), alpha, beta, bias};
+  return kOk;
+}
+cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t handle,
+                                          cudnnLRNDescriptor_t window,
+                                          cudnnLRNMode_t, const void* alpha,
+                                          const Tensor x, const void* px,
+                                          const void* beta, const Tensor,
+                                          void* py) {
+  const Shape shape(x);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  const cudnnLRNStruct lrn = *window;
+  return Do(handle, shape.count(), [=] {
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      Store(Out(py) + i,
+            static_cast<float>(
+                double{In(px)[i]} *
+                std::pow(LocalSum(lrn, shape, In(px), i), -lrn.beta)),
+            scale_new, scale_old);
+    }
+  });
+}
+cudnnStatus_t cudnnLRNCrossChannelBackward(
+    cudnnHandle_t handle, cudnnLRNDescriptor_t window, cudnnLRNMode_t,
+    const void* alpha, const Tensor, const void* py, const Tensor,
+    const void* pdy, const Tensor x, const void* px, const void* beta,
+    const Tensor, void* pdx) {
+  const Shape shape(x);
+  const float scale_new = Factor(alpha);
+  const float scale_old = Factor(beta);
+  const cudnnLRNStruct lrn = *window;
+  return Do(handle, shape.count(), [=] {
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      double through = 0;
+      // The channels around which this one is.
+      const int before = (lrn.size - 1) / 2;
+      const std::int64_t c = i / shape.pixels() % shape.c;
+      for (std::int64_t k = before - lrn.size + 1; k <= before; ++k) {
+        if (c + k < 0 || c + k >= shape.c) continue;
+        const std::int64_t at = i + k * shape.pixels();
+        through += double{In(pdy)[at]} * double{In(py)[at]} /
+                   LocalSum(lrn, shape, In(px), at);
+      }
+      const double gradient =
+          double{In(pdy)[i]} *
+              std::pow(LocalSum(lrn, shape, In(px), i), -lrn.beta) -
+          2 * lrn.alpha * lrn.beta / lrn.size * double{In(px)[i]} * through;
+      Store(Out(pdx) + i, static_cast<float>(gradient), scale_new, scale_old);
     }
   });
 }

@@ -43,6 +43,12 @@ struct cudnnConvolutionStruct {
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode = CUDNN_ACTIVATION_RELU;
 };
+struct cudnnLRNStruct {
+  int size = 1;
+  double alpha = 0;
+  double beta = 0;
+  double bias = 1;
+};
 struct cudnnPoolingStruct {
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
   std::array<int, 3> window = {};

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -148,6 +149,103 @@ inline void FakeUpdate(std::uint32_t i, void** p) {
   FakeParameter<float*>(p, 2)[i] -= FakeParameter<float>(p, 4) * velocity;
 }
 
+// y = value(x, alpha, beta).
+template <class Value>
+FakeKernel FakeActivation(Value&& value) {
+  return {{8, 8, 4, 4, 4}, [value](std::uint32_t i, void** p) {
+            if (i >= FakeParameter<std::uint32_t>(p, 2)) return;
+            FakeParameter<float*>(p, 1)[i] =
+                value(FakeParameter<const float*>(p, 0)[i],
+                      FakeParameter<float>(p, 3), FakeParameter<float>(p, 4));
+          }};
+}
+
+// dx = slope(saved, alpha) * dy + kept * dx.
+template <class Slope>
+FakeKernel FakeSlope(Slope&& slope) {
+  return {{8, 8, 8, 4, 4, 4}, [slope](std::uint32_t i, void** p) {
+            if (i >= FakeParameter<std::uint32_t>(p, 3)) return;
+            float& dx = FakeParameter<float*>(p, 2)[i];
+            const auto kept = FakeParameter<float>(p, 5);
+            const float gradient = slope(FakeParameter<const float*>(p, 0)[i],
+                                         FakeParameter<float>(p, 4)) *
+                                   FakeParameter<const float*>(p, 1)[i];
+            dx = gradient + (kept == 0 ? 0.0F : kept * dx);
+          }};
+}
+
+inline float FakeSigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+inline void FakeCopyRows(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 2)) return;
+  const auto width = FakeParameter<std::uint32_t>(p, 3);
+  const std::uint32_t row = i / width;
+  const std::uint32_t column = i % width;
+  float& to = FakeParameter<float*>(
+      p, 1)[row * FakeParameter<std::uint32_t>(p, 5) + column];
+  const auto beta = FakeParameter<float>(p, 6);
+  to = FakeParameter<const float*>(
+           p, 0)[row * FakeParameter<std::uint32_t>(p, 4) + column] +
+       (beta == 0 ? 0.0F : beta * to);
+}
+
+inline void FakeMultiply(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 3)) return;
+  float& to = FakeParameter<float*>(p, 2)[i];
+  const auto beta = FakeParameter<float>(p, 5);
+  to = FakeParameter<const float*>(p, 0)[i] *
+           FakeParameter<const float*>(
+               p, 1)[i / FakeParameter<std::uint32_t>(p, 4)] +
+       (beta == 0 ? 0.0F : beta * to);
+}
+
+inline void FakeResample(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 4)) return;
+  const auto height = FakeParameter<std::uint32_t>(p, 5);
+  const auto width = FakeParameter<std::uint32_t>(p, 6);
+  const auto from_height = FakeParameter<std::uint32_t>(p, 7);
+  const auto from_width = FakeParameter<std::uint32_t>(p, 8);
+  const auto* const rows = FakeParameter<const std::uint32_t*>(p, 2);
+  const auto* const columns = FakeParameter<const std::uint32_t*>(p, 3);
+  const std::uint32_t row = i / width % height;
+  const std::uint32_t column = i % width;
+  const auto weight = [](const std::uint32_t* taps, std::uint32_t tap) {
+    float value = 0;
+    std::memcpy(&value, &taps[2 * tap + 1], sizeof(value));
+    return value;
+  };
+  const std::uint32_t* const row_taps = rows + height + 1;
+  const std::uint32_t* const column_taps = columns + width + 1;
+  float sum = 0;
+  for (std::uint32_t r = rows[row]; r < rows[row + 1]; ++r) {
+    for (std::uint32_t c = columns[column]; c < columns[column + 1]; ++c) {
+      const std::uint32_t plane = i / width / height * from_height;
+      sum +=
+          weight(row_taps, r) * weight(column_taps, c) *
+          FakeParameter<const float*>(
+              p,
+              0)[(plane + row_taps[2 * r]) * from_width + column_taps[2 * c]];
+    }
+  }
+  float& to = FakeParameter<float*>(p, 1)[i];
+  const auto beta = FakeParameter<float>(p, 9);
+  to = sum + (beta == 0 ? 0.0F : beta * to);
+}
+
+inline void FakeSumProducts(std::uint32_t i, void** p) {
+  if (i % 256 != 0) return;
+  const auto count = FakeParameter<std::uint32_t>(p, 3);
+  const auto* const a = FakeParameter<const float*>(p, 0);
+  const auto* const b = FakeParameter<const float*>(p, 1);
+  double sum = 0;
+  for (std::uint32_t k = i / 256 * count; k < (i / 256 + 1) * count; ++k) {
+    sum += double{a[k]} * double{b[k]};
+  }
+  float& to = FakeParameter<float*>(p, 2)[i / 256];
+  const auto beta = FakeParameter<float>(p, 6);
+  to = static_cast<float>(sum) + (beta == 0 ? 0.0F : beta * to);
+}
+
 inline const std::map<std::string, FakeKernel>& FakeKernels() {
   static const std::map<std::string, FakeKernel> kKernels = {
       {"ucudnn_subtract_labels",
@@ -189,6 +287,33 @@ inline const std::map<std::string, FakeKernel>& FakeKernels() {
                         FakeParameter<float>(p, 4)
                   : 0.0F;
         }}},
+      {"ucudnn_sigmoid",
+       FakeActivation([](float x, float, float) { return FakeSigmoid(x); })},
+      {"ucudnn_hard_sigmoid",
+       FakeActivation([](float x, float alpha, float beta) {
+         return std::clamp(alpha * x + beta, 0.0F, 1.0F);
+       })},
+      {"ucudnn_swish", FakeActivation([](float x, float, float) {
+         return x * FakeSigmoid(x);
+       })},
+      {"ucudnn_hard_swish", FakeActivation([](float x, float, float) {
+         return x * std::clamp(x / 6 + 0.5F, 0.0F, 1.0F);
+       })},
+      {"ucudnn_sigmoid_backward",
+       FakeSlope([](float y, float) { return y * (1 - y); })},
+      {"ucudnn_hard_sigmoid_backward", FakeSlope([](float y, float alpha) {
+         return y > 0 && y < 1 ? alpha : 0.0F;
+       })},
+      {"ucudnn_swish_backward", FakeSlope([](float x, float) {
+         return FakeSigmoid(x) * (1 + x * (1 - FakeSigmoid(x)));
+       })},
+      {"ucudnn_hard_swish_backward", FakeSlope([](float x, float) {
+         return x < -3 ? 0.0F : x > 3 ? 1.0F : x / 3 + 0.5F;
+       })},
+      {"ucudnn_copy_rows", {{8, 8, 4, 4, 4, 4, 4}, FakeCopyRows}},
+      {"ucudnn_multiply", {{8, 8, 8, 4, 4, 4}, FakeMultiply}},
+      {"ucudnn_resample", {{8, 8, 8, 8, 4, 4, 4, 4, 4, 4}, FakeResample}},
+      {"ucudnn_sum_products", {{8, 8, 8, 4, 4, 4, 4}, FakeSumProducts}},
       {"ucudnn_update", {{8, 8, 8, 4, 4, 4}, FakeUpdate}},
       {"ucudnn_normalise_sums", {{8, 8, 4, 4, 4}, FakeNormaliseSums}},
       {"ucudnn_normalise_statistics",
