@@ -28,25 +28,34 @@ JobRequest WithoutExcluded(JobRequest request) {
   const std::vector<std::int32_t>& excluded = request.exclude_ranks;
   for (auto rank = excluded.rbegin(); rank != excluded.rend(); ++rank) {
     kinds.erase(kinds.begin() + *rank);
+    if (request.memory && request.memory->budgets.size() > 1) {
+      request.memory->budgets.erase(request.memory->budgets.begin() + *rank);
+    }
   }
   request.exclude_ranks.clear();
   return request;
+}
+
+bool HaveOneBudget(const JobRequest& request) {
+  if (!request.memory) return true;
+  const std::vector<Bytes>& budgets = request.memory->budgets;
+  return std::ranges::count(budgets, budgets[0]) == std::ssize(budgets);
 }
 
 // The batches at which a plan needs measurements.
 struct SizeRule {
   explicit SizeRule(const JobRequest& request)
       : kinds(request.device_kinds.begin(), request.device_kinds.end()),
-        // Ranks of one kind share about evenly; among unlike ranks, any may get
-        // any part of the batch.
-        shares(EvenShares(request.batch, kinds.size() == 1
-                                             ? request.device_kinds.size()
-                                             : std::size_t{1})),
+        alike(kinds.size() == 1 && HaveOneBudget(request)),
+        // Ranks that are alike share about evenly; among unlike ranks, any may
+        // get any part of the batch.
+        shares(
+            EvenShares(request.batch, alike ? request.device_kinds.size() : 1)),
         // An adaptive measurement covers the divisions of its batch, but not
         // the shares that unlike ranks may get.
         policy(request.policy != BatchPolicy::kAdaptive ? request.policy
-               : kinds.size() == 1 ? BatchPolicy::kUndivided
-                                   : BatchPolicy::kPowerOfTwo) {}
+               : alike ? BatchPolicy::kUndivided
+                       : BatchPolicy::kPowerOfTwo) {}
 
   // Of each kind.
   std::set<BatchSize> Sizes() const {
@@ -56,6 +65,7 @@ struct SizeRule {
   }
 
   const std::set<std::string> kinds;
+  const bool alike;  // whether all ranks are
   const std::vector<BatchSize> shares;
   const BatchPolicy policy;
 };
@@ -174,9 +184,12 @@ std::string TextOf(const JobRequest& request) {
     text += fmt::format("\nrank {} {}", kind.size(), kind);
   }
   if (request.memory) {
-    text += fmt::format("\nmemory {} {} {} {}", request.memory->budget.count(),
-                        request.memory->policy, request.memory->recompute,
-                        request.memory->offload_weights);
+    const JobMemory& memory = *request.memory;
+    std::vector<std::int64_t> budgets;
+    for (const Bytes budget : memory.budgets) budgets.push_back(budget.count());
+    text += fmt::format("\nmemory {} {} {} {} {}", fmt::join(budgets, ","),
+                        memory.policy, memory.recompute, memory.offload_weights,
+                        memory.momentum);
   }
   return text;
 }
@@ -250,6 +263,9 @@ Result<JobRequest> Canonical(JobRequest request) {
   if (request.memory) request.total_workspace = Bytes(0);
   if (request.memory || request.total_workspace > Bytes(0)) {
     request.workspace_limit = Bytes(0);
+  }
+  if (request.memory) {
+    if (HaveOneBudget(request)) request.memory->budgets.resize(1);
   }
   return request;
 }
