@@ -60,6 +60,9 @@ class Builder {
     for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
       if (flow_.Computes(i)) Backward(i);
     }
+    for (Task& update : late_updates_) {
+      result_.tasks.push_back(std::move(update));
+    }
     UCUDNN_RETURN_IF_ERROR(CheckSizes());
     return std::move(result_);
   }
@@ -489,10 +492,25 @@ class Builder {
   void Update(const Pass& pass) {
     Weights& weights = WeightsOf(pass.node);
     if (--weights.users > 0) return;
-    Task& task = AddTask(graph_.nodes[pass.node].name + ".update",
-                         TaskKind::kUpdate, pass.layer);
+    Task task;
+    task.name = graph_.nodes[pass.node].name + ".update";
+    task.kind = TaskKind::kUpdate;
+    task.layer = pass.layer;
     task.reads = {*weights.gradient, weights.block};
     task.writes = {weights.block};
+    if (options_.running_statistics &&
+        flow_.RoleOf(pass.node) == Role::kNormalisation) {
+      task.reads.push_back(aside_[pass.node]);
+    }
+    if (options_.momentum) {
+      const std::size_t momentum =
+          AddBlock(graph_.nodes[pass.node].name + ".V", BlockKind::kMomentum,
+                   weights.gradient_bytes, Bytes(0), true);
+      task.reads.push_back(momentum);
+      task.writes.push_back(momentum);
+    }
+    (options_.updates_at_end ? late_updates_ : result_.tasks)
+        .push_back(std::move(task));
   }
 
   Status CheckSizes() const {
@@ -518,6 +536,7 @@ class Builder {
   std::vector<Place> places_;                 // of values
   std::map<std::size_t, std::size_t> aside_;  // a node's S or M
   std::map<std::size_t, Weights> weights_;    // by the first parameter
+  std::vector<Task> late_updates_;
   // For each gradient block, the values whose gradient it holds, until their
   // producers have read it.
   std::map<std::size_t, std::set<std::size_t>> holders_;

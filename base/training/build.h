@@ -28,7 +28,8 @@
 //
 // An activation runs in place if nothing else reads X and the producer of X
 // does not need it in its backward pass, as pooling does. W holds all
-// parameters of a layer, with bias and running statistics.
+// parameters of a layer, with bias and running statistics. An update is
+// dW, W -> W; with momentum V it is dW, W, V -> W, V.
 //
 // If a tensor has several readers, the first backward task writes its gradient
 // and the others add to it; if another layer has yet to read the shared block,
@@ -52,6 +53,14 @@ enum class Fusion {
 struct TrainingOptions {
   Precision precision = Precision::kFp32;
   Fusion fusion = Fusion::kNone;
+  // Each update reads and writes a persistent block of momentum.
+  bool momentum = false;
+  // Each update of a normalisation reads its statistics, which run into those
+  // that it keeps in W. They are those of the iteration's last round.
+  bool running_statistics = false;
+  // All updates follow the last backward task, in the order of the backward
+  // pass, so that ranks can sum gradients meanwhile. Gradients live until then.
+  bool updates_at_end = false;
 };
 
 // The graph's training iteration at its batch, without costs or device

@@ -59,6 +59,8 @@ std::string_view Name(BlockKind kind) {
       return "weight";
     case BlockKind::kWeightGradient:
       return "weight_gradient";
+    case BlockKind::kMomentum:
+      return "momentum";
   }
   return "?";
 }

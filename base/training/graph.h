@@ -40,12 +40,13 @@ enum class BlockKind {
   kGradient,        // of an activation
   kWeight,          // all parameters of a layer
   kWeightGradient,  // of those that are trained
+  kMomentum,        // of a layer's updates: one value for each trained one
 };
 inline constexpr std::array kBlockKinds = {
-    BlockKind::kInput,         BlockKind::kActivation, BlockKind::kStatistics,
-    BlockKind::kMask,          BlockKind::kGradient,   BlockKind::kWeight,
-    BlockKind::kWeightGradient};
-// "input", "activation", ..., "weight_gradient".
+    BlockKind::kInput,          BlockKind::kActivation, BlockKind::kStatistics,
+    BlockKind::kMask,           BlockKind::kGradient,   BlockKind::kWeight,
+    BlockKind::kWeightGradient, BlockKind::kMomentum};
+// "input", "activation", ..., "momentum".
 std::string_view Name(BlockKind kind);
 
 // A contiguous piece of memory.

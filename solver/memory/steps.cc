@@ -23,7 +23,7 @@ std::vector<Step> StepsOf(const RoundModel& round) {
     for (const std::size_t block : task.reads) {
       const BlockKind kind = graph.blocks[block].kind;
       if (kind == BlockKind::kWeight || kind == BlockKind::kWeightGradient ||
-          written.count(block) > 0 ||
+          kind == BlockKind::kMomentum || written.count(block) > 0 ||
           std::count(step.inputs.begin(), step.inputs.end(), block) > 0) {
         continue;
       }

@@ -22,6 +22,7 @@ from ucudnn.style import (
 _KINDS = {
     "weight": ("weights", BLUE),
     "weight_gradient": ("gradients of weights", SKY),
+    "momentum": ("momentum", BLUE),
     "input": ("inputs", PURPLE),
     "activation": ("activations", GREEN),
     "gradient": ("gradients of activations", ORANGE),

@@ -61,6 +61,28 @@ TEST(BuildTrainingGraphTest, ComputesActivationsInPlaceExceptForPooling) {
                   "conv1.update: conv1.dW conv1.W -> conv1.W"));
 }
 
+TEST(BuildTrainingGraphTest, KeepsMomentumAndUpdatesAtTheEndIfAsked) {
+  test::NetworkBuilder n("net", 4);
+  const auto x = n.BatchNorm("bn", n.Conv("conv", n.Input(3, 8), 2, 3));
+  n.Gemm("fc", n.Flatten(x), 5);
+  const TrainingGraph graph = Built(
+      n.Finish(),
+      {.momentum = true, .running_statistics = true, .updates_at_end = true});
+  const std::vector<std::string> lines = Lines(graph);
+  ASSERT_GT(lines.size(), 3U);
+  EXPECT_THAT(std::vector<std::string>(lines.end() - 3, lines.end()),
+              ElementsAre("fc.update: fc.dW fc.W fc.V -> fc.W fc.V",
+                          "bn.update: bn.dW bn.W bn.S bn.V -> bn.W bn.V",
+                          "conv.update: conv.dW conv.W conv.V -> conv.W "
+                          "conv.V"));
+  for (const MemoryBlock& block : graph.blocks) {
+    if (block.name != "bn.V") continue;
+    EXPECT_TRUE(block.persistent);
+    EXPECT_EQ(block.kind, BlockKind::kMomentum);
+    EXPECT_EQ(block.bytes, Bytes(2 * 2 * 4));  // not of running statistics
+  }
+}
+
 TEST(BuildTrainingGraphTest, NeedsNoTensorToGoBackThroughPadding) {
   test::NetworkBuilder n("net", 4);
   auto x = n.Conv("conv", n.Input(3, 8), 2, 3);
