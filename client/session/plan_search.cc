@@ -148,12 +148,16 @@ Result<PlanSearch::Found> PlanSearch::AskCoordinator() const {
                   std::move(known).error());
   };
   const std::string& content = config_.network_content;
-  // Others may have registered its convolutions alone. Equal contents make no
-  // new revision.
-  const bool needs_file = config_.request.memory && !content.empty();
-  if (needs_file) UCUDNN_RETURN_IF_ERROR(register_as(content));
+  if (config_.request.memory && !content.empty()) {
+    // Others may have registered its convolutions alone. Equal contents make no
+    // new revision. Where jobs may not register networks, people have.
+    Status registered = register_as(content);
+    if (!registered && registered.error().code != Code::kPermissionDenied) {
+      return tl::unexpected<Error>(std::move(registered).error());
+    }
+  }
   auto plan = ask();
-  if (!needs_file && !plan && plan.error().code == Code::kNotFound) {
+  if (!plan && plan.error().code == Code::kNotFound) {
     if (content.empty() && config_.network.layers.empty()) {
       return Fail(Code::kNotFound,
                   "coordinator {} does not know network '{}'; a network that "

@@ -26,7 +26,7 @@ Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   UCUDNN_ASSIGN_OR_RETURN(
       const JobPlan plan,
-      MakePlan(inputs.network, inputs.request, inputs.profiles));
+      MakePlan(inputs.network, inputs.request, inputs.profiles, *inputs.plain));
   return plan.predicted;
 }
 

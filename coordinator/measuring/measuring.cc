@@ -173,7 +173,8 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
   // divide convolutions for the others.
   while (queue->ended() && !inputs->request.memory) {
     UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, inputs));
-    auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles);
+    auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles,
+                         *inputs->plain);
     // CreatePlan meets the same error and returns it.
     if (!plan) return {};
     for (const RankPlan& rank : plan->ranks) {

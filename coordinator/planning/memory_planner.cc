@@ -65,6 +65,11 @@ Result<JointMemoryKind> KindAt(const Place& place, const NetworkRecord& network,
       ParseGraph(network.source, network.name, request.batch, network.name));
   TrainingOptions options;
   options.precision = request.precision;
+  options.momentum = request.memory->momentum;
+  options.running_statistics = true;
+  // Ranks sum gradients first.
+  options.updates_at_end =
+      request.device_kinds.size() - request.exclude_ranks.size() > 1;
   JointMemoryKind kind;
   kind.budget = place.budget;
   UCUDNN_ASSIGN_OR_RETURN(kind.graph, BuildTrainingGraph(graph, options));

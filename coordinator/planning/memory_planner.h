@@ -28,7 +28,9 @@ Status CheckMemoryRequest(const JobRequest& request);
 // (solver/joint_memory.h), and makes one memory plan for each kind, budget and
 // share. `request` names a kind for each rank, and passes CheckMemoryRequest;
 // `models` has the kinds. Convolutions without measurements, and all other
-// tasks, take what the device model estimates.
+// tasks, take what the device model estimates. Graphs update running statistics
+// (TrainingOptions), have momentum if the request has, and all updates at the
+// end if there are several ranks.
 //
 // No shares of whole images with plans of the policy are faster, unless the
 // plan is `cut_off`; `lower_bound` is what no shares with any plans beat.

@@ -132,7 +132,10 @@ std::optional<Nanoseconds> TimeOf(const NetworkRecord& network,
                                   BatchSize batch) {
   const Graph graph =
       ParseGraph(network.source, network.name, batch, network.name).value();
-  TrainingGraph training = BuildTrainingGraph(graph, {}).value();
+  TrainingOptions options;
+  options.running_statistics = true;
+  options.updates_at_end = request.device_kinds.size() > 1;
+  TrainingGraph training = BuildTrainingGraph(graph, options).value();
   EXPECT_TRUE(SetDevice(Models()[request.device_kinds[rank]], &training));
   MemoryRequest memory;
   memory.budget = request.memory->BudgetOf(rank);
@@ -281,6 +284,30 @@ TEST(MemoryPlannerTest, IsFastForHundredsOfRanks) {
   BatchSize sum;
   for (const RankPlan& rank : plan->ranks) sum = sum + rank.batch;
   EXPECT_EQ(sum, BatchSize(2048));
+}
+
+TEST(MemoryPlannerTest, CountsTheMomentum) {
+  JobRequest request = Request(8, 1, 20_MiB);
+  const auto without = Make(request);
+  request.memory->momentum = true;
+  const auto with = Make(request);
+  ASSERT_TRUE(without) << without.error().message;
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_THAT(with->memory_plans[0].plan, HasSubstr("conv1.V"));
+  EXPECT_GT(with->ranks[0].memory->peak, without->ranks[0].memory->peak);
+}
+
+TEST(MemoryPlannerTest, UpdatesFollowTheBackwardPassOfSeveralRanks) {
+  for (const std::size_t ranks : {1U, 2U}) {
+    const auto plan = Make(Request(8, ranks, 20_MiB));
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Json body = Body(*plan);
+    std::string kinds;
+    for (const Json& task : body["graph"]["tasks"]) {
+      kinds += task["kind"] == "update" ? 'u' : '.';
+    }
+    EXPECT_EQ(kinds.ends_with("uuu"), ranks == 2) << kinds;
+  }
 }
 
 TEST(MemoryPlannerTest, RefusesBudgetsThatADeviceDoesNotHave) {
