@@ -277,7 +277,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     rank.workspace = known->second;
   }
   AddTimes(&plan);
-  plan.reasons.emplace_back(kPredictionNote);
+  plan.reasons.emplace_back(memory.live.empty() ? kPredictionNote
+                                               : kConvolutionsNote);
   if (const std::string room = RoomText(problem, names); !room.empty()) {
     plan.reasons.push_back("memory bounds shares: room for " + room);
   }

@@ -179,6 +179,9 @@ TEST_F(UnlikeRanksTest, GetSharesThatFitTheirBudgets) {
   const json alone = cluster_.UcudnnJson(ask("1MiB,1KiB"));
   EXPECT_EQ(alone["ranks"][0]["batch"], 4) << alone.dump();
   EXPECT_TRUE(alone["ranks"][1]["memory"].is_null());
+  const Finished three = cluster_.Ucudnn(ask("1MiB,1MiB,1MiB"));
+  EXPECT_EQ(three.status, 2);
+  EXPECT_THAT(three.err, testing::HasSubstr("one kind, or one for each rank"));
   const Finished none = cluster_.Ucudnn(ask("1KiB,1KiB"));
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, testing::HasSubstr("would do"));

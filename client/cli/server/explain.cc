@@ -202,7 +202,7 @@ std::string ExplanationText(const Explanation& explanation) {
         "what one more GPU would bring is not known: no smaller shares were "
         "measured; `ucudnn plan --ranks` has them measured\n";
   }
-  text += fmt::format("{}\n", kPredictionNote);
+  text += fmt::format("{}\n", kConvolutionsNote);
   return text;
 }
 
