@@ -278,7 +278,7 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
   }
   AddTimes(&plan);
   plan.reasons.emplace_back(memory.live.empty() ? kPredictionNote
-                                               : kConvolutionsNote);
+                                                : kConvolutionsNote);
   if (const std::string room = RoomText(problem, names); !room.empty()) {
     plan.reasons.push_back("memory bounds shares: room for " + room);
   }
