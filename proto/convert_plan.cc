@@ -98,10 +98,16 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
   if (message.has_memory()) {
     const v1::MemoryPlanRequest& m = message.memory();
     JobMemory& memory = request.memory.emplace();
-    memory.budget = Bytes(m.budget_bytes());
+    std::vector<Bytes> each;
+    for (const std::int64_t bytes : m.rank_budget_bytes()) {
+      each.emplace_back(bytes);
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        SetBudgets(Bytes(m.budget_bytes()), std::move(each), &memory));
     if (!m.policy().empty()) memory.policy = m.policy();
     memory.recompute = m.recompute();
     memory.offload_weights = m.offload_weights();
+    memory.momentum = m.momentum();
   }
   request.exclude_ranks.assign(message.exclude_ranks().begin(),
                                message.exclude_ranks().end());
@@ -117,6 +123,10 @@ Result<RankPlan> FromProto(const v1::RankPlan& message) {
                           ReadWorkspacePlan(message.workspace()));
   rank.workspace = std::move(workspace);
   rank.reason = message.reason();
+  if (message.has_memory()) {
+    rank.memory = RankMemory{.budget = Bytes(message.memory().budget_bytes()),
+                             .peak = Bytes(message.memory().peak_bytes())};
+  }
   return rank;
 }
 
@@ -185,10 +195,17 @@ v1::PlanRequest ToProto(const JobRequest& request) {
   message.set_layout(std::string(Name(request.layout)));
   if (request.memory) {
     v1::MemoryPlanRequest& memory = *message.mutable_memory();
-    memory.set_budget_bytes(request.memory->budget.count());
+    if (request.memory->budgets.size() == 1) {
+      memory.set_budget_bytes(request.memory->budgets[0].count());
+    } else {
+      for (const Bytes budget : request.memory->budgets) {
+        memory.add_rank_budget_bytes(budget.count());
+      }
+    }
     memory.set_policy(request.memory->policy);
     memory.set_recompute(request.memory->recompute);
     memory.set_offload_weights(request.memory->offload_weights);
+    memory.set_momentum(request.memory->momentum);
   }
   for (const std::int32_t rank : request.exclude_ranks) {
     message.add_exclude_ranks(rank);
@@ -237,6 +254,10 @@ v1::Plan ToProto(const JobPlan& plan) {
       m.set_workspace_of_rank(static_cast<std::int32_t>(owners[i]));
     }
     m.set_reason(rank.reason);
+    if (rank.memory) {
+      m.mutable_memory()->set_budget_bytes(rank.memory->budget.count());
+      m.mutable_memory()->set_peak_bytes(rank.memory->peak.count());
+    }
   }
   for (const std::string& reason : plan.reasons) message.add_reasons(reason);
   message.set_created_ms(plan.created_ms);
@@ -244,6 +265,7 @@ v1::Plan ToProto(const JobPlan& plan) {
     v1::DeviceMemoryPlan& m = *message.add_memory_plans();
     m.set_device_kind(memory.device_kind);
     m.set_batch(memory.batch.count());
+    m.set_budget_bytes(memory.budget.count());
     m.set_plan_json(memory.plan);
   }
   return message;
@@ -298,8 +320,10 @@ Result<JobPlan> FromProto(const v1::Plan& message) {
   plan.reasons.assign(message.reasons().begin(), message.reasons().end());
   plan.created_ms = message.created_ms();
   for (const v1::DeviceMemoryPlan& m : message.memory_plans()) {
-    plan.memory_plans.push_back(
-        {m.device_kind(), BatchSize(m.batch()), m.plan_json()});
+    plan.memory_plans.push_back({.device_kind = m.device_kind(),
+                                 .batch = BatchSize(m.batch()),
+                                 .budget = Bytes(m.budget_bytes()),
+                                 .plan = m.plan_json()});
   }
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;

@@ -29,12 +29,18 @@ std::vector<std::int64_t> CountAlike(
   return counts;
 }
 
-// The kernels' times by batch; negative if there is no plan or the sum exceeds
-// kMostStepTime.
-Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
-                                              BatchSize largest) {
-  std::vector<std::int64_t> times(static_cast<std::size_t>(largest.count()) + 1,
-                                  0);
+// By batch.
+struct KernelTotals {
+  // Negative if there is no plan or the sum exceeds kMostStepTime.
+  std::vector<std::int64_t> times;
+  std::vector<Bytes> workspaces;  // the largest
+};
+
+Result<KernelTotals> TotalsOf(const JointKind& kind, BatchSize largest) {
+  KernelTotals totals;
+  std::vector<std::int64_t>& times = totals.times;
+  times.resize(static_cast<std::size_t>(largest.count()) + 1);
+  totals.workspaces.resize(times.size());
   const std::vector<std::int64_t> counts = CountAlike(kind.kernels.kernels);
   for (std::size_t k = 0; k < counts.size(); ++k) {
     if (counts[k] == 0) continue;
@@ -43,16 +49,19 @@ Result<std::vector<std::int64_t>> KernelTimes(const JointKind& kind,
         SolveWrCurve(kernel.points, largest, kind.workspace_limit, kind.policy);
     if (!curve) return Within(kernel.id.layer, std::move(curve).error());
     for (std::size_t b = 1; b < times.size(); ++b) {
-      const auto time = curve->TimeAt(BatchSize(static_cast<std::int64_t>(b)));
+      const BatchSize batch(static_cast<std::int64_t>(b));
+      const auto time = curve->TimeAt(batch);
       if (!time.has_value() || times[b] < 0 ||
           time->count() > (kMostStepTime - times[b]) / counts[k]) {
         times[b] = -1;
       } else {
         times[b] += time->count() * counts[k];
+        totals.workspaces[b] =
+            std::max(totals.workspaces[b], *curve->WorkspaceAt(batch));
       }
     }
   }
-  return times;
+  return totals;
 }
 
 // Why the batch cannot be shared: `why`, or the more specific error of a kind
@@ -97,16 +106,19 @@ Result<std::vector<BatchCost>> IterationTimes(
   }
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> times,
-                          KernelTimes(kind, largest));
+  UCUDNN_ASSIGN_OR_RETURN(const KernelTotals totals, TotalsOf(kind, largest));
   std::vector<BatchCost> costs;
   for (const BatchSize batch : batches) {
     if (batch < BatchSize(1) || batch > largest) continue;
-    const std::int64_t time = times[static_cast<std::size_t>(batch.count())];
+    const auto place = static_cast<std::size_t>(batch.count());
+    const std::int64_t time = totals.times[place];
     const std::int64_t rest =
         kind.fixed.count() + kind.per_image.count() * batch.count();
     if (time < 0 || time > kMostStepTime - rest) continue;
-    costs.push_back({batch, Nanoseconds(time + rest), Bytes(0)});
+    const Bytes memory = kind.needs.empty()
+                             ? Bytes(0)
+                             : kind.needs[place] + totals.workspaces[place];
+    costs.push_back({batch, Nanoseconds(time + rest), memory});
   }
   return costs;
 }
@@ -125,6 +137,7 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
     AssignGpu added;
     added.table = gpu.kind;
     added.max_batch = gpu.max_batch;
+    added.memory_limit = problem.kinds[gpu.kind].memory;
     assign.gpus.push_back(std::move(added));
   }
   JointPlan joint;

@@ -35,6 +35,11 @@ struct JointKind {
   // The time of everything that is not a convolution.
   Nanoseconds fixed{0};
   Nanoseconds per_image{0};
+  // The device's memory, and what an iteration needs of it besides workspace,
+  // by batch; empty: it does not matter. A batch needs the sum of this and the
+  // largest workspace of its kernels, which run one after the other.
+  Bytes memory = Bytes::Max();
+  std::vector<Bytes> needs = {};
 };
 
 struct JointGpu {
@@ -58,9 +63,12 @@ struct JointPlan {
 };
 
 // The times of one kind for batches up to `largest`, restricted to `shares`
-// unless that is empty. Omits batches without a plan. Equal kernels share a
-// curve. Errors of SolveWrCurve; kInvalidArgument if `fixed` or `per_image` is
-// negative; kOutOfRange if times sum to more than 2^61 ns.
+// unless that is empty, and the memory that they need, if `needs` tells. Omits
+// batches without a plan. Equal kernels share a
+// curve. `needs` is empty or
+// has every batch up to `largest`. Errors of SolveWrCurve; kInvalidArgument if
+// `fixed` or `per_image` is negative; kOutOfRange if times sum to more than
+// 2^61 ns.
 Result<std::vector<BatchCost>> IterationTimes(
     const JointKind& kind, BatchSize largest,
     std::span<const BatchSize> shares);

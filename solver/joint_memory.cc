@@ -1,7 +1,9 @@
 #include "solver/joint_memory.h"
 
 #include <algorithm>
+#include <set>
 
+#include "base/training/costs.h"
 #include "solver/check/memory_plan.h"
 #include "solver/check/validate.h"
 #include "solver/memory/bounds.h"
@@ -35,6 +37,11 @@ Status Check(const JointMemoryProblem& problem) {
                 "the budget is {} bytes; 1 or more is accepted",
                 kind.budget.count());
   }
+  for (const JointMemoryKind& kind : problem.kinds) {
+    if (kind.convolutions.kernels.empty()) continue;
+    TrainingGraph graph = kind.graph;
+    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kind.convolutions, &graph));
+  }
   return {};
 }
 
@@ -43,6 +50,9 @@ class JointSearch {
   explicit JointSearch(const JointMemoryProblem& problem) : problem_(problem) {
     assign_.batch = problem.batch;
     assign_.communication = problem.communication;
+    freedom_.offloads_weights = problem.request.offload_weights;
+    freedom_.recomputes = problem.request.recompute;
+    freedom_.order = MemoryFreedom::Order::kUpdatesAnywhere;
     for (const JointMemoryKind& kind : problem.kinds) {
       assign_.tables.push_back(LeastTimes(kind));
     }
@@ -55,26 +65,25 @@ class JointSearch {
 
   Result<JointMemoryPlan> Run() {
     UCUDNN_RETURN_IF_ERROR(CheckMemory());
+    UCUDNN_ASSIGN_OR_RETURN(Assignment best, NextAssignment());
+    joint_.least = best.makespan;
     std::optional<Assignment> found;
-    bool optimal = false;
-    while (!optimal && !problem_.request.stop.stop_requested()) {
-      UCUDNN_ASSIGN_OR_RETURN(Assignment assignment, SolveAssignment(assign_));
-      joint_.lower_bound = assignment.makespan;
-      UCUDNN_ASSIGN_OR_RETURN(optimal, PlanAll(&assignment));
-      if (Usable(assignment) &&
-          (!found || assignment.makespan < found->makespan)) {
-        found = std::move(assignment);
+    for (;;) {
+      // Plans that were cut off are not the policy's: their times bound
+      // nothing.
+      if (!AnyCutOff()) joint_.lower_bound = best.makespan;
+      UCUDNN_ASSIGN_OR_RETURN(const bool optimal, PlanAll(&best));
+      if (Usable(best) && (!found || best.makespan < found->makespan)) {
+        found = std::move(best);
       }
-    }
-    if (!found) {
-      return Fail(Code::kCancelled,
-                  "the search was ended before any assignment was planned");
+      joint_.cut_off = !optimal && Stopped();
+      if (optimal || (joint_.cut_off && found)) break;
+      UCUDNN_ASSIGN_OR_RETURN(best, NextAssignment());
     }
     joint_.assignment = *std::move(found);
-    UCUDNN_RETURN_IF_ERROR(Explain());
+    joint_.cut_off = joint_.cut_off || AnyCutOff();
+    joint_.shares = ExplainShares(assign_, joint_.assignment);
     Compare();
-    joint_.cut_off = problem_.request.stop.stop_requested();
-    if (joint_.cut_off) ForgetComparison();
     KeepUsedPlans();
     return std::move(joint_);
   }
@@ -82,15 +91,21 @@ class JointSearch {
  private:
   using Place = std::pair<std::size_t, BatchSize>;  // kind and batch
 
+  bool Stopped() const { return problem_.request.stop.stop_requested(); }
+
+  bool AnyCutOff() const {
+    return std::ranges::any_of(
+        joint_.plans, [](const auto& plan) { return plan.second.cut_off; });
+  }
+
   // Some GPU must have room for the smallest share.
   Status CheckMemory() const {
     Bytes least = Bytes::Max();
     for (const std::size_t k : problem_.gpus) {
       if (!assign_.tables[k].empty()) return {};
       least = std::min(
-          least,
-          LowerBoundBytes(AtBatch(problem_.kinds[k].graph, problem_.step),
-                          problem_.request.offload_weights));
+          least, LowerBoundBytes(AtBatch(problem_.kinds[k], problem_.step),
+                                 problem_.request.offload_weights));
     }
     return Fail(Code::kFailedPrecondition,
                 "no GPU has the memory for a share of {} images, which takes "
@@ -98,52 +113,82 @@ class JointSearch {
                 problem_.step.count(), HumanBytes(least));
   }
 
-  // The bounds of a kind's shares, of those that have one.
+  // What a kind's tasks take at least, for all shares that may have a plan.
   std::vector<BatchCost> LeastTimes(const JointMemoryKind& kind) const {
-    MemoryFreedom freedom;
-    freedom.offloads_weights = problem_.request.offload_weights;
-    freedom.recomputes = problem_.request.recompute;
-    freedom.order = MemoryFreedom::Order::kUpdatesAnywhere;
+    MemoryFreedom any = freedom_;
+    any.order = MemoryFreedom::Order::kAny;
     std::vector<BatchCost> costs;
-    TrainingGraph graph = kind.graph;
     for (BatchSize batch = problem_.step; batch <= problem_.batch;
          batch = batch + problem_.step) {
-      graph.batch = batch;
-      if (LowerBoundBytes(graph, freedom.offloads_weights) > kind.budget) break;
-      costs.push_back(
-          {batch, LowerBoundTime(graph, kind.budget, freedom), Bytes(0)});
+      const TrainingGraph graph = AtBatch(kind, batch);
+      if (LowerBoundBytes(graph, any.offloads_weights) > kind.budget) break;
+      costs.push_back({batch, LowerBoundTime(graph, kind.budget, any), Bytes(0),
+                       /*at_least=*/true});
     }
     return costs;
   }
 
+  BatchCost& CostOf(const Place& place) {
+    std::vector<BatchCost>& table = assign_.tables[place.first];
+    return *std::find_if(table.begin(), table.end(), [&](const BatchCost& c) {
+      return c.batch == place.second;
+    });
+  }
+
+  // The best assignment for times of which those that it uses are plans' or
+  // full bounds, unless the search is stopped.
+  Result<Assignment> NextAssignment() {
+    for (;;) {
+      UCUDNN_ASSIGN_OR_RETURN(Assignment assignment, SolveAssignment(assign_));
+      if (Stopped() || !BoundAll(assignment)) return assignment;
+    }
+  }
+
+  // Bounds what the assignment uses; whether any of it was not bounded before.
+  bool BoundAll(const Assignment& assignment) {
+    bool any = false;
+    for (std::size_t g = 0; g < problem_.gpus.size(); ++g) {
+      const Place place(problem_.gpus[g], assignment.shares[g].batch);
+      if (place.second == BatchSize(0) || planned_.contains(place) ||
+          !bounded_.insert(place).second) {
+        continue;
+      }
+      any = true;
+      const JointMemoryKind& kind = problem_.kinds[place.first];
+      Nanoseconds& time = CostOf(place).time;
+      time = std::max(time, LowerBoundTime(AtBatch(kind, place.second),
+                                           kind.budget, freedom_));
+    }
+    return any;
+  }
+
   // Plans a share if it was not, and sets its time; removes it if there is no
   // plan.
-  Status Plan(std::size_t kind, BatchSize batch) {
-    if (planned_.count({kind, batch}) > 0) return {};
+  Status Plan(const Place& place) {
+    if (planned_.contains(place)) return {};
     ++joint_.planned;
+    const JointMemoryKind& kind = problem_.kinds[place.first];
     MemoryRequest request = problem_.request;
-    request.budget = problem_.kinds[kind].budget;
-    const TrainingGraph graph = AtBatch(problem_.kinds[kind].graph, batch);
+    request.budget = kind.budget;
+    const TrainingGraph graph = AtBatch(kind, place.second);
     Result<MemoryPlan> plan = problem_.policy->plan(graph, request);
-    std::vector<BatchCost>& table = assign_.tables[kind];
-    const auto cost =
-        std::find_if(table.begin(), table.end(),
-                     [&](const BatchCost& c) { return c.batch == batch; });
+    BatchCost& cost = CostOf(place);
+    planned_[place] = plan.has_value();
     if (!plan) {
       if (plan.error().code != Code::kFailedPrecondition) {
         return tl::unexpected<Error>(std::move(plan).error());
       }
-      table.erase(cost);
-      planned_[{kind, batch}] = false;
+      std::vector<BatchCost>& table = assign_.tables[place.first];
+      table.erase(table.begin() + (&cost - table.data()));
       return {};
     }
     plan->policy = problem_.policy->name;
     SetBounds(graph, request, &*plan);
     if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
-    if (kSolversCheckThemselves) UCUDNN_CHECK(cost->time <= plan->time);
-    cost->time = plan->time;
-    planned_[{kind, batch}] = true;
-    joint_.plans[{kind, batch}] = *std::move(plan);
+    if (kSolversCheckThemselves) UCUDNN_CHECK(cost.time <= plan->time);
+    cost.time = plan->time;
+    cost.at_least = false;
+    joint_.plans[place] = *std::move(plan);
     return {};
   }
 
@@ -156,8 +201,8 @@ class JointSearch {
       Share& share = assignment->shares[g];
       if (share.batch == BatchSize(0)) continue;
       const Place place(problem_.gpus[g], share.batch);
-      known = known && planned_.count(place) > 0;
-      UCUDNN_RETURN_IF_ERROR(Plan(place.first, place.second));
+      known = known && planned_.contains(place);
+      UCUDNN_RETURN_IF_ERROR(Plan(place));
       if (planned_[place]) share.time = joint_.plans.at(place).time;
       slowest = std::max(slowest, share.time);
     }
@@ -175,22 +220,6 @@ class JointSearch {
     return true;
   }
 
-  // The texts name other batches' times: these are planned, too.
-  Status Explain() {
-    for (bool planned = true; planned;) {
-      planned = false;
-      joint_.shares = ExplainShares(assign_, joint_.assignment);
-      for (std::size_t g = 0; g < problem_.gpus.size(); ++g) {
-        const Place other(problem_.gpus[g], joint_.shares[g].other.batch);
-        if (other.second == BatchSize(0) || planned_.count(other) > 0) continue;
-        if (problem_.request.stop.stop_requested()) return {};
-        UCUDNN_RETURN_IF_ERROR(Plan(other.first, other.second));
-        planned = true;
-      }
-    }
-    return {};
-  }
-
   // What can be had if all of an iteration must fit at once.
   void Compare() {
     AssignProblem whole = assign_;
@@ -200,14 +229,13 @@ class JointSearch {
                                  ? BatchSize(0)
                                  : whole.tables[k].back().batch);
     }
+    if (Stopped()) {
+      // Part of the shares was not looked at.
+      joint_.whole.assign(problem_.kinds.size(), BatchSize(0));
+      return;
+    }
     const Result<Assignment> found = SolveAssignment(whole);
     if (found) joint_.makespan_whole = found->makespan;
-  }
-
-  // What was compared with part of the shares.
-  void ForgetComparison() {
-    joint_.whole.assign(problem_.kinds.size(), BatchSize(0));
-    joint_.makespan_whole.reset();
   }
 
   std::vector<BatchCost> WholeTimes(const JointMemoryKind& kind) const {
@@ -215,45 +243,76 @@ class JointSearch {
     MemoryRequest request;
     request.budget = kind.budget;
     request.allocator = problem_.request.allocator;
-    for (BatchSize batch = problem_.step;
-         batch <= problem_.batch && !problem_.request.stop.stop_requested();
+    for (BatchSize batch = problem_.step; batch <= problem_.batch && !Stopped();
          batch = batch + problem_.step) {
       const Result<MemoryPlan> plan =
-          PlanBaseline(AtBatch(kind.graph, batch), request);
+          PlanBaseline(AtBatch(kind, batch), request);
       if (plan) costs.push_back({batch, plan->time, Bytes(0)});
     }
     return costs;
   }
 
   void KeepUsedPlans() {
-    std::erase_if(joint_.plans, [&](const auto& item) {
-      for (std::size_t g = 0; g < problem_.gpus.size(); ++g) {
-        if (item.first ==
-            Place(problem_.gpus[g], joint_.assignment.shares[g].batch)) {
-          return false;
-        }
-      }
-      return true;
-    });
+    std::set<Place> used;
+    for (std::size_t g = 0; g < problem_.gpus.size(); ++g) {
+      used.emplace(problem_.gpus[g], joint_.assignment.shares[g].batch);
+    }
+    std::erase_if(joint_.plans,
+                  [&](const auto& item) { return !used.contains(item.first); });
   }
 
   const JointMemoryProblem& problem_;
+  MemoryFreedom freedom_;
   // Tables have plans' times where there are plans, and bounds elsewhere.
   AssignProblem assign_;
+  std::set<Place> bounded_;        // fully
   std::map<Place, bool> planned_;  // whether there is a plan
   JointMemoryPlan joint_;
 };
 
 }  // namespace
 
-TrainingGraph AtBatch(TrainingGraph graph, BatchSize batch) {
+TrainingGraph AtBatch(const JointMemoryKind& kind, BatchSize batch) {
+  TrainingGraph graph = kind.graph;
   graph.batch = batch;
+  if (!kind.convolutions.kernels.empty()) {
+    // Its names were checked before.
+    UCUDNN_CHECK(SetConvolutionCosts(kind.convolutions, &graph).has_value());
+  }
   return graph;
 }
 
 Result<JointMemoryPlan> SolveJointMemory(const JointMemoryProblem& problem) {
   UCUDNN_RETURN_IF_ERROR(Check(problem));
   return JointSearch(problem).Run();
+}
+
+std::string WhyShare(const JointMemoryProblem& problem,
+                     const JointMemoryPlan& plan, std::size_t gpu) {
+  const ShareExplanation& share = plan.shares[gpu];
+  const std::size_t kind = problem.gpus[gpu];
+  const BatchSize batch = plan.assignment.shares[gpu].batch;
+  std::string why = share.text;
+  // Here batches are planned, not measured.
+  if (share.binding == Binding::kNothingLarger) {
+    why = "no larger batch fits";
+  } else if (share.binding == Binding::kLeftNoBatch) {
+    why = "left out: no batch fits";
+  }
+  const auto memory = plan.plans.find({kind, batch});
+  if (memory == plan.plans.end()) return why;
+  const MemoryPlan& own = memory->second;
+  if (own.offloaded + own.prefetched > Bytes(0)) {
+    why += fmt::format("; moves {} to the host and {} back",
+                       HumanBytes(own.offloaded), HumanBytes(own.prefetched));
+  } else if (own.rounds.size() > 1 || own.rounds.front().count > 1) {
+    why += fmt::format("; trains {} at once", own.sub_batch.count());
+  }
+  const BatchSize whole = plan.whole[kind];
+  if (whole > BatchSize(0) && whole < batch) {
+    why += fmt::format("; {} would fit whole", whole.count());
+  }
+  return why;
 }
 
 }  // namespace ucudnn

@@ -11,12 +11,13 @@
 // to the host, where that lets the slowest GPU end earlier. t_g need not rise
 // with b, and has gaps where there is no plan.
 //
-// Method: exact, with few plans. Every t_g(b) begins as a certified lower bound
-// (solver/memory/bounds.h). The best assignment for these times
-// (solver/assign/assign.h) is found, and the batches that it uses are planned
-// and get their plans' times; this is repeated until it uses planned batches
-// only. All other times are lower bounds, so no assignment is faster. It ends,
-// since each repetition plans another batch of a kind.
+// Method: exact, with few plans. Every t_g(b) begins as the sum of its tasks'
+// least times. The best assignment for these times (solver/assign/assign.h) is
+// found, and the batches that it uses get their lower bounds
+// (solver/memory/bounds.h), until it uses such batches only; then their plans'
+// times, until it uses planned batches only. All other times are lower bounds,
+// so no assignment is faster. It ends, since each repetition bounds or plans
+// another batch of a kind.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/profile.h"
 #include "base/result.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
@@ -41,6 +43,9 @@ namespace ucudnn {
 struct JointMemoryKind {
   TrainingGraph graph;  // with the model's costs; its batch does not matter
   Bytes budget;
+  // The convolutions' measurements, if they are not in the graph, which knows
+  // them for one mini-batch only (SetConvolutionCosts).
+  Profile convolutions = {};
 };
 
 struct JointMemoryProblem {
@@ -50,23 +55,26 @@ struct JointMemoryProblem {
   BatchSize step{1};              // shares are multiples of it
   const MemoryPolicy* policy = nullptr;
   // Budgets are the kinds'. `stop` ends the search with the best assignment so
-  // far.
+  // far; where none is planned yet, with the first that can be.
   MemoryRequest request;
   std::vector<Nanoseconds> communication = {};  // as in AssignProblem
 };
 
 struct JointMemoryPlan {
   Assignment assignment;
-  // No assignment is faster: the makespan itself unless `stop` ended the
-  // search.
+  // No assignment is faster under plans of the policy: the makespan itself
+  // unless `stop` ended the search.
   Nanoseconds lower_bound{0};
+  // None is under any plans (solver/memory/bounds.h).
+  Nanoseconds least{0};
   // `stop` ended the search, so another one may find a faster assignment, and
   // `whole` and `makespan_whole` are not known.
   bool cut_off = false;
   // Of each GPU, its batch's plan; a kind and a batch in `plans`.
   std::map<std::pair<std::size_t, BatchSize>, MemoryPlan> plans;
   // The largest share of each kind that needs no memory plan, because all of an
-  // iteration fits into its memory at once; 0 if there is none.
+  // iteration fits into its memory at once; 0 if there is none or if that is
+  // not known.
   std::vector<BatchSize> whole;
   // The best makespan of such shares only; absent if they do not add up to the
   // mini-batch.
@@ -75,16 +83,20 @@ struct JointMemoryPlan {
   std::int64_t planned = 0;              // plans that were made
 };
 
-// The graph of `batch` images instead of its own.
-TrainingGraph AtBatch(TrainingGraph graph, BatchSize batch);
+// The kind's graph of `batch` images instead of its own.
+TrainingGraph AtBatch(const JointMemoryKind& kind, BatchSize batch);
 
 // The best assignment. Errors: kInvalidArgument if the batch or the step is not
 // positive, there is no GPU, a GPU's kind does not exist, or a budget is not
-// positive; those of SolveAssignment, of which kFailedPrecondition if no
-// batches that can be planned add up to the mini-batch; kCancelled if `stop` is
-// requested before any assignment was planned; errors of the policy other than
-// that there is no plan. Pure and thread-safe.
+// positive; those of SetConvolutionCosts; those of SolveAssignment, of which
+// kFailedPrecondition if no batches that can be planned add up to the
+// mini-batch; errors of the policy other than that there is no plan. Pure and
+// thread-safe.
 Result<JointMemoryPlan> SolveJointMemory(const JointMemoryProblem& problem);
+
+// Why the GPU has its batch, and how it trains it; in a line, for people.
+std::string WhyShare(const JointMemoryProblem& problem,
+                     const JointMemoryPlan& plan, std::size_t gpu);
 
 }  // namespace ucudnn
 

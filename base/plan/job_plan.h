@@ -4,10 +4,12 @@
 // What a plan is asked for, and the plan: what each rank of a training job
 // does. Values; safe to copy and to read from any thread.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/conv_problem.h"
@@ -24,10 +26,18 @@ inline constexpr int kMaxRanks = 1 << 16;
 // Whole training iterations within device memory, instead of convolutions
 // within workspaces.
 struct JobMemory {
-  Bytes budget;                 // of each device; 0: the device model's memory
+  // Of all that a rank has on its device: weights, gradients, activations,
+  // workspaces. One for all ranks, or one for each; 0: the device model's
+  // memory.
+  std::vector<Bytes> budgets = {Bytes(0)};
   std::string policy = "best";  // docs/memory.md lists them
   bool recompute = false;
   bool offload_weights = false;
+  bool momentum = false;  // updates keep one for each weight, on the device
+
+  Bytes BudgetOf(std::size_t rank) const {
+    return budgets[budgets.size() == 1 ? 0 : rank];
+  }
 
   friend bool operator==(const JobMemory&, const JobMemory&) = default;
 };
@@ -56,6 +66,14 @@ struct JobRequest {
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
 
+// What a rank needs on its device under its memory plan.
+struct RankMemory {
+  Bytes budget;
+  Bytes peak;  // at most the budget
+
+  friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
 struct RankPlan {
   std::string device_kind;
   BatchSize batch;    // 0: the rank is left out
@@ -63,14 +81,17 @@ struct RankPlan {
   // Ranks with the same kind and batch share it, as there may be thousands.
   SharedValue<WorkspacePlan> workspace;
   std::string reason;  // why this batch, for people; may be empty
+  // If the rank has images and a memory plan.
+  std::optional<RankMemory> memory = {};
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-// The memory plan of all ranks with this kind and batch.
+// The memory plan of all ranks with this kind, batch and budget.
 struct DeviceMemoryPlan {
   std::string device_kind;
   BatchSize batch;
+  Bytes budget;  // 0 in plans of older versions, whose ranks have the same
   // As JSON (base/training/json.h), with its training graph as `graph`.
   std::string plan;
 
@@ -106,14 +127,29 @@ struct JobPlan {
   friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
 
+// "6GiB" or "6GiB,2GiB": the budget of all ranks, or of each. Errors of
+// ParseBytes.
+Result<std::vector<Bytes>> ParseBudgets(std::string_view text);
+
+// Sets the budgets from what messages have: one for all ranks, or a list.
+// kInvalidArgument if there are both.
+Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory);
+
+// The rank's memory plan; null if it has none.
+const DeviceMemoryPlan* MemoryPlanOf(const JobPlan& plan, std::size_t rank);
+
 // For each rank, the first one that has the same workspace object: itself,
 // unless an earlier one shares it.
 std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks);
 
-// kInvalidArgument, naming the field by its path in JSON, the value and what is
-// accepted, unless the batch is in [1, kMaxBatchSize], there are at most
-// kMaxRanks kinds, the limits are in [0, 2^62], a memory policy is plain text,
-// and excluded ranks are among those with a kind.
+// kInvalidArgument, naming the field by its path in a request as JSON, the
+// value and what is accepted, unless there is one budget or one for each of
+// `ranks`, all in [0, 2^62], and the policy is plain text.
+Status Validate(const JobMemory& memory, std::size_t ranks);
+
+// The same unless the batch is in [1, kMaxBatchSize], there are at most
+// kMaxRanks kinds, the limits are in [0, 2^62], what is asked of memory is
+// valid for as many ranks, and excluded ranks are among those with a kind.
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in

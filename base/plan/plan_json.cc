@@ -68,12 +68,36 @@ Status ReadWorkspacePlan(const Json& json, std::string path,
   return object.status();
 }
 
+Status ReadBudget(const Json& json, std::string path, Bytes* budget) {
+  if (!json.is_number_integer()) {
+    return JsonObject::Refusal(path, &json, "a whole number of bytes");
+  }
+  *budget = Bytes(json.get<std::int64_t>());
+  return {};
+}
+
 Status ReadMemory(const Json& json, std::string path, JobMemory* memory) {
   JsonObject object(json, std::move(path));
-  object.ReadOptional("budget_bytes", &memory->budget);
+  Bytes all;
+  object.ReadOptional("budget_bytes", &all);
+  std::vector<Bytes> each;
+  if (object.Has("rank_budget_bytes")) {
+    object.ReadEach("rank_budget_bytes", [&](const Json& one, std::string at) {
+      return ReadBudget(one, std::move(at), &each.emplace_back());
+    });
+  }
   object.ReadOptional("policy", &memory->policy);
   object.ReadOptional("recompute", &memory->recompute);
   object.ReadOptional("offload_weights", &memory->offload_weights);
+  object.ReadOptional("momentum", &memory->momentum);
+  UCUDNN_RETURN_IF_ERROR(object.status());
+  return SetBudgets(all, std::move(each), memory);
+}
+
+Status ReadRankMemory(const Json& json, std::string path, RankMemory* memory) {
+  JsonObject object(json, std::move(path));
+  object.Read("budget_bytes", &memory->budget);
+  object.Read("peak_bytes", &memory->peak);
   return object.status();
 }
 
@@ -82,6 +106,7 @@ Status ReadMemoryPlan(const Json& json, std::string path,
   JsonObject object(json, std::move(path));
   object.Read("device_kind", &plan->device_kind);
   object.Read("batch", &plan->batch);
+  object.ReadOptional("budget_bytes", &plan->budget);
   object.ReadInside("plan", [&](const Json& body, const std::string&) {
     plan->plan = body.dump();
     return Status();
@@ -140,6 +165,11 @@ Status ReadRank(const Json& json, std::string path,
     rank.workspace = std::move(workspace);
   }
   object.ReadOptional("reason", &rank.reason);
+  if (object.Has("memory")) {
+    object.ReadInside("memory", [&](const Json& memory, std::string at) {
+      return ReadRankMemory(memory, std::move(at), &rank.memory.emplace());
+    });
+  }
   return object.status();
 }
 

@@ -17,7 +17,9 @@ inline constexpr std::string_view kPredicted = "predicted (convolutions only)";
 // The same above a column.
 inline constexpr std::string_view kPredictedHeading =
     "PREDICTED (CONVOLUTIONS ONLY)";
-// One of a plan's reasons.
+inline constexpr std::string_view kConvolutionsNote =
+    "predicted times and shares count convolutions only";
+// The same of a plan for which the devices' memory is not known.
 inline constexpr std::string_view kPredictionNote =
     "predicted times and shares count convolutions only; they do not consider "
     "the GPUs' memory";

@@ -1,4 +1,4 @@
-#include <map>
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -119,16 +119,27 @@ Status ValidateExcluded(const JobRequest& request) {
     return Fail(Code::kInvalidArgument,
                 "exclude_ranks names all {} ranks; one must be left", ranks);
   }
-  if (request.memory) {
-    return Fail(
-        Code::kInvalidArgument,
-        "exclude_ranks is given with memory, whose plans give all ranks "
-        "the same share");
-  }
   return {};
 }
 
 }  // namespace
+
+Status Validate(const JobMemory& memory, std::size_t ranks) {
+  const std::vector<Bytes>& budgets = memory.budgets;
+  if (budgets.size() != 1 && budgets.size() != ranks) {
+    return Fail(Code::kInvalidArgument,
+                "memory.rank_budget_bytes has {} entries; one, or one for each "
+                "of {} ranks, is accepted",
+                budgets.size(), ranks);
+  }
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    const std::string field =
+        budgets.size() == 1 ? "memory.budget_bytes"
+                            : fmt::format("memory.rank_budget_bytes[{}]", i);
+    UCUDNN_RETURN_IF_ERROR(InRange(field, budgets[i].count(), 0, kMaxCount));
+  }
+  return IsText("memory.policy", memory.policy);
+}
 
 Status Validate(const JobRequest& request) {
   UCUDNN_RETURN_IF_ERROR(
@@ -144,19 +155,9 @@ Status Validate(const JobRequest& request) {
       "total_workspace_bytes", request.total_workspace.count(), 0, kMaxCount));
   UCUDNN_RETURN_IF_ERROR(ValidateExcluded(request));
   if (!request.memory) return {};
-  UCUDNN_RETURN_IF_ERROR(InRange("memory.budget_bytes",
-                                 request.memory->budget.count(), 0, kMaxCount));
-  return IsText("memory.policy", request.memory->policy);
-}
-
-std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks) {
-  std::map<const WorkspacePlan*, std::size_t> first;
-  std::vector<std::size_t> owners;
-  for (const RankPlan& rank : ranks) {
-    owners.push_back(
-        first.try_emplace(&*rank.workspace, owners.size()).first->second);
-  }
-  return owners;
+  // A request that names no kind has one rank.
+  return Validate(*request.memory,
+                  std::max(request.device_kinds.size(), std::size_t{1}));
 }
 
 Status Validate(const JobPlan& plan) {
@@ -183,6 +184,13 @@ Status Validate(const JobPlan& plan) {
     if (!(rank.weight >= 0 && rank.weight <= 1)) {
       return Fail(Code::kInvalidArgument, "weight is {}; 0 to 1 is accepted",
                   rank.weight);
+    }
+    if (rank.memory) {
+      UCUDNN_RETURN_IF_ERROR(InRange(
+          "memory.budget_bytes", rank.memory->budget.count(), 0, kMaxCount));
+      UCUDNN_RETURN_IF_ERROR(InRange("memory.peak_bytes",
+                                     rank.memory->peak.count(), 0,
+                                     rank.memory->budget.count()));
     }
     if (owners[r] != r) return {};
     return inside("workspace", Validate(*rank.workspace));

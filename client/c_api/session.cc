@@ -235,6 +235,12 @@ const char* ucudnn_session_plan_json(ucudnn_session* session) {
   return failed != 0 ? "" : session->plan_json.c_str();
 }
 
+const char* ucudnn_session_memory_plan(const ucudnn_session* session) {
+  const std::string* const plan =
+      session == nullptr ? nullptr : session->session->memory_plan();
+  return plan == nullptr ? "" : plan->c_str();
+}
+
 size_t ucudnn_session_kernels(const ucudnn_session* session) {
   return session == nullptr
              ? 0

@@ -124,6 +124,10 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
   plan.weight = static_cast<double>(plan.batch.count()) /
                 static_cast<double>(request.batch.count());
   plan.reason = "an even share";
+  if (request.memory) {
+    plan.workspace.Own().batch = plan.batch;
+    return plan;
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       WorkspacePlan workspace,
       UndividedPlan(device, kernels, plan.batch, request.KernelLimit()));
@@ -171,6 +175,10 @@ class Steps {
     hellos.reserve(texts.size());
     for (const std::string& text : texts) hellos.push_back(DecodeHello(text));
     UCUDNN_RETURN_IF_ERROR(Agree(hellos));
+    if (options_.memory) {
+      // All ranks have the same.
+      UCUDNN_RETURN_IF_ERROR(Validate(*options_.memory, hellos.size()));
+    }
     for (const Hello& hello : hellos) {
       config().request.device_kinds.push_back(hello.kind);
     }
@@ -193,7 +201,8 @@ class Steps {
       }
       UCUDNN_ASSIGN_OR_RETURN(
           Result<JobPlan> shared,
-          ShareIfRunnable(ranks_, found.plan, device_, Soon()));
+          ShareIfRunnable(ranks_, found.plan, config().kernels, device_,
+                          Soon()));
       if (shared) {
         found.plan = *std::move(shared);
         if (search) Keep(*search);
@@ -261,6 +270,18 @@ class Steps {
     return searched;
   }
 
+  std::string UndividedReason() {
+    if (config().request.memory) {
+      return "undivided: an even split without memory plans, which only a "
+             "coordinator makes";
+    }
+    return config().kernels.empty()
+               ? "undivided: an even split without kernels, because the "
+                 "network's layers are not known"
+               : "undivided: an even split, each kernel by the first algorithm "
+                 "that fits";
+  }
+
   // Each rank plans its own part, under rank 0's limits.
   Result<JobPlan> Undivided() {
     std::string request;
@@ -290,11 +311,7 @@ class Steps {
         ranks_.AllGather(ToProto(mine).SerializeAsString(), Soon()));
     JobPlan plan;
     plan.request = config().request;
-    plan.reasons = {config().kernels.empty()
-                        ? "undivided: an even split without kernels, because "
-                          "the network's layers are not known"
-                        : "undivided: an even split, each kernel by the first "
-                          "algorithm that fits"};
+    plan.reasons = {UndividedReason()};
     for (const std::string& text : texts) {
       v1::Plan part;
       if (!part.ParseFromString(text) || part.ranks_size() != 1) {
@@ -320,6 +337,7 @@ Result<Agreement> AgreeOnPlan(Ranks& ranks, const SessionOptions& options,
 }
 
 Result<Result<JobPlan>> ShareIfRunnable(Ranks& ranks, const JobPlan& plan,
+                                        const std::vector<Kernel>& kernels,
                                         Device& device, Deadline deadline) {
   std::string body;
   if (ranks.rank() == 0) body = ToProto(plan).SerializeAsString();
@@ -340,7 +358,10 @@ Result<Result<JobPlan>> ShareIfRunnable(Ranks& ranks, const JobPlan& plan,
                     mine->ranks.size(), ranks.size());
   } else {
     const auto index = static_cast<std::size_t>(ranks.rank());
-    runnable = CheckOnDevice(device, mine->ranks[index].workspace);
+    runnable =
+        mine->request.memory
+            ? CheckMemoryPlan(*mine, index, kernels, device.info().kind.memory)
+            : CheckOnDevice(device, mine->ranks[index].workspace);
   }
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks.AllOf(runnable, deadline));
   if (!all) return Result<JobPlan>(tl::unexpected<Error>(all.error()));

@@ -35,8 +35,9 @@ Result<Agreement> AgreeOnPlan(Ranks& ranks, const SessionOptions& options,
 
 // Returns rank 0's plan on all ranks, if each rank's device can run its part;
 // otherwise the first rank's error as the inner result. Only rank 0's `plan` is
-// used.
+// used. `kernels` are the job's; empty if they are not known.
 Result<Result<JobPlan>> ShareIfRunnable(Ranks& ranks, const JobPlan& plan,
+                                        const std::vector<Kernel>& kernels,
                                         Device& device,
                                         Ranks::Deadline deadline);
 

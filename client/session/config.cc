@@ -1,5 +1,7 @@
 #include "client/session/config.h"
 
+#include <fmt/ranges.h>
+
 #include <utility>
 
 #include "client/config/variables.h"
@@ -27,6 +29,18 @@ Status NotNegative(std::string_view name, std::int64_t value) {
               value);
 }
 
+std::string MemoryText(const std::optional<JobMemory>& memory) {
+  if (!memory) return "unset";
+  std::vector<std::string> budgets;
+  for (const Bytes budget : memory->budgets) {
+    budgets.push_back(FormatBytes(budget));
+  }
+  return fmt::format("{} by {}{}{}{}", fmt::join(budgets, ","), memory->policy,
+                     memory->recompute ? " with recomputation" : "",
+                     memory->offload_weights ? " with weights" : "",
+                     memory->momentum ? " with momentum" : "");
+}
+
 }  // namespace
 
 Result<SessionConfig> ResolveConfig(const SessionOptions& options,
@@ -45,6 +59,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   request.batch = options.batch;
   request.precision = options.precision;
   request.layout = options.layout;
+  request.memory = options.memory;
   request.workspace_limit = kDefaultWorkspaceLimit;
   UCUDNN_ASSIGN_OR_RETURN(
       const bool limit,
@@ -59,6 +74,10 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
       NotNegative("workspace_limit", request.workspace_limit.count()));
   UCUDNN_RETURN_IF_ERROR(
       NotNegative("total_workspace", request.total_workspace.count()));
+  if (request.memory) {
+    request.workspace_limit = Bytes(0);
+    request.total_workspace = Bytes(0);
+  }
   UCUDNN_RETURN_IF_ERROR(Choose(options.policy, environment,
                                 kBatchPolicyVariable, &request.policy));
   UCUDNN_RETURN_IF_ERROR(Choose(options.auto_replan, environment,
@@ -84,6 +103,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   config.ask_within = options.ask_within;
   config.await_measurements = options.await_measurements;
   config.network = options.network;
+  config.network_content = options.network_content;
   config.job_name = options.job_name;
   config.kernels =
       options.kernels.empty()
@@ -111,6 +131,8 @@ std::vector<std::string> ExplicitOptions(const SessionOptions& options) {
       "total_workspace=" + bytes(options.total_workspace),
       fmt::format("policy={}",
                   options.policy ? Name(*options.policy) : "unset"),
+      "memory=" + MemoryText(options.memory),
+      "network_content=" + ShortHash(options.network_content),
       "coordinators=" + options.coordinators.value_or("unset"),
       "plan_file=" + options.plan_file.value_or("unset"),
       "job_name=" + options.job_name,

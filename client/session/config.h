@@ -20,6 +20,7 @@ namespace ucudnn {
 struct SessionConfig {
   JobRequest request;  // without the kinds of the ranks' devices
   Network network;
+  std::string network_content;
   std::vector<Kernel> kernels;
   // Whether the user set limits; a plan file must then respect them.
   bool limits_chosen = false;

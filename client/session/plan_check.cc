@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+
+#include "base/files/json_object.h"
+#include "base/training/json.h"
+#include "solver/check/memory_plan.h"
 
 namespace ucudnn {
 namespace {
@@ -45,6 +50,39 @@ Status CheckKernels(const WorkspacePlan& plan,
               Name(op));
 }
 
+// Whether the plan is of the kind that the job asks for.
+Status CheckAskedMemory(const JobRequest& planned, const JobRequest& wanted) {
+  if (!wanted.memory) return {};
+  if (!planned.memory) {
+    return Fail(Code::kFailedPrecondition,
+                "it has no memory plans, the job asks for them");
+  }
+  if (!wanted.memory->momentum || planned.memory->momentum) return {};
+  return Fail(Code::kFailedPrecondition,
+              "its memory plans have no momentum, the job has");
+}
+
+// The forward convolutions, each as often as it occurs.
+std::multiset<ConvGeometry> GeometriesOf(const std::vector<Kernel>& kernels) {
+  std::multiset<ConvGeometry> geometries;
+  for (const Kernel& kernel : kernels) {
+    if (kernel.op == ConvOp::kForward) {
+      geometries.insert(kernel.problem.geometry);
+    }
+  }
+  return geometries;
+}
+
+std::multiset<ConvGeometry> GeometriesOf(const TrainingGraph& graph) {
+  std::multiset<ConvGeometry> geometries;
+  for (const Task& task : graph.tasks) {
+    if (task.kind == TaskKind::kForward && task.work.conv) {
+      geometries.insert(task.work.conv->geometry);
+    }
+  }
+  return geometries;
+}
+
 Status CheckLimits(const WorkspacePlan& plan, const JobRequest& request) {
   const bool total = request.total_workspace > Bytes(0);
   const Bytes limit = request.KernelLimit();
@@ -60,8 +98,26 @@ Status CheckLimits(const WorkspacePlan& plan, const JobRequest& request) {
   return {};
 }
 
-Status CheckRank(const RankPlan& rank, const JobRequest& request,
-                 const std::vector<Kernel>& kernels, bool with_limits) {
+// The rank's memory plan, as far as the plan of all ranks tells of it.
+Status CheckRankMemory(const JobPlan& plan, std::size_t index,
+                       const JobRequest& request) {
+  const RankPlan& rank = plan.ranks[index];
+  if (!rank.memory || MemoryPlanOf(plan, index) == nullptr) {
+    return Fail(Code::kFailedPrecondition, "it has no memory plan of {} images",
+                rank.batch.count());
+  }
+  if (!request.memory) return {};
+  const Bytes budget = request.memory->BudgetOf(index);
+  if (budget == Bytes(0) || rank.memory->peak <= budget) return {};
+  return Fail(Code::kFailedPrecondition,
+              "its memory plan needs {}, the job's budget is {}",
+              FormatBytes(rank.memory->peak), FormatBytes(budget));
+}
+
+Status CheckRank(const JobPlan& plan, std::size_t index,
+                 const JobRequest& request, const std::vector<Kernel>& kernels,
+                 bool with_limits) {
+  const RankPlan& rank = plan.ranks[index];
   const double share = static_cast<double>(rank.batch.count()) /
                        static_cast<double>(request.batch.count());
   if (std::abs(rank.weight - share) > 1e-3) {
@@ -75,6 +131,7 @@ Status CheckRank(const RankPlan& rank, const JobRequest& request,
                 "it has {} images, and kernels for {}", rank.batch.count(),
                 rank.workspace->batch.count());
   }
+  if (plan.request.memory) return CheckRankMemory(plan, index, request);
   if (!kernels.empty()) {
     UCUDNN_RETURN_IF_ERROR(CheckKernels(rank.workspace, kernels));
   }
@@ -96,12 +153,14 @@ Status CheckPlan(const JobPlan& plan, const JobRequest& request,
       Same("layout", Name(plan.request.layout), Name(request.layout)));
   UCUDNN_RETURN_IF_ERROR(Same("a number of ranks:", plan.ranks.size(),
                               request.device_kinds.size()));
+  UCUDNN_RETURN_IF_ERROR(CheckAskedMemory(plan.request, request));
   BatchSize sum;
   for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
     const RankPlan& rank = plan.ranks[i];
     UCUDNN_RETURN_IF_ERROR(Same(fmt::format("rank {} on device kind", i),
                                 rank.device_kind, request.device_kinds[i]));
-    if (Status fits = CheckRank(rank, request, kernels, with_limits); !fits) {
+    if (Status fits = CheckRank(plan, i, request, kernels, with_limits);
+        !fits) {
       return Within(fmt::format("for rank {}", i), std::move(fits).error());
     }
     sum = sum + rank.batch;
@@ -144,6 +203,45 @@ Status CheckOnDevice(Device& device, const WorkspacePlan& plan) {
                     device.info().id, FormatBytes(kernel.workspace));
       }
     }
+  }
+  return {};
+}
+
+Status CheckMemoryPlan(const JobPlan& plan, std::size_t rank,
+                       const std::vector<Kernel>& kernels, Bytes memory) {
+  const RankPlan& planned = plan.ranks[rank];
+  if (planned.batch == BatchSize(0)) return {};
+  const DeviceMemoryPlan* const text = MemoryPlanOf(plan, rank);
+  if (text == nullptr) {
+    return Fail(Code::kFailedPrecondition, "there is no memory plan");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const auto json, ParseJson(text->plan));
+  JsonObject object(json, "memory plan");
+  TrainingGraph graph;
+  object.ReadInside("graph", [&](const auto& body, std::string path) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(graph, TrainingGraphOf(body, std::move(path)));
+    return {};
+  });
+  UCUDNN_RETURN_IF_ERROR(object.status());
+  if (graph.batch != planned.batch) {
+    return Fail(Code::kFailedPrecondition,
+                "its memory plan is for {} images, the rank has {}",
+                graph.batch.count(), planned.batch.count());
+  }
+  if (!kernels.empty() && GeometriesOf(graph) != GeometriesOf(kernels)) {
+    return Fail(Code::kFailedPrecondition,
+                "its memory plan is for a network with other convolutions");
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryPlan events,
+                          MemoryPlanOf(json, graph, "memory plan"));
+  if (events.peak > memory) {
+    return Fail(Code::kFailedPrecondition,
+                "its memory plan needs {}, the device has {}",
+                FormatBytes(events.peak), FormatBytes(memory));
+  }
+  if (Status safe = ValidateMemoryPlan(events, graph); !safe) {
+    return Fail(Code::kFailedPrecondition, "its memory plan is not safe: {}",
+                safe.error().message);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 // Whether a plan, wherever it comes from, is one that a job can apply.
 
+#include <cstddef>
 #include <vector>
 
 #include "base/network.h"
@@ -16,9 +17,11 @@ namespace ucudnn {
 // kFailedPrecondition, saying what differs, unless the plan is for the
 // request's network, batch, precision, layout and kinds of ranks; gives every
 // image to one rank and each rank its share as weight; and divides for each
-// rank that has images exactly the job's kernels.
+// rank that has images exactly the job's kernels, or has a memory plan for it,
+// as it must where the request has `memory`.
 // No kernels: any will do. `with_limits`: each kernel must also keep to the
-// request's workspace limit, or all together to its total.
+// request's workspace limit, or all together to its total. Memory plans keep to
+// the budgets that the request names, and have momentum if it has.
 Status CheckPlan(const JobPlan& plan, const JobRequest& request,
                  const std::vector<Kernel>& kernels, bool with_limits);
 
@@ -26,6 +29,14 @@ Status CheckPlan(const JobPlan& plan, const JobRequest& request,
 // with no more workspace than the plan has for it; once for each problem, batch
 // size and algorithm.
 Status CheckOnDevice(Device& device, const WorkspacePlan& plan);
+
+// kFailedPrecondition, or an error of MemoryPlanOf (base/training/json.h),
+// unless the rank has no images, or a memory plan of them that is safe to
+// execute (solver/check/memory_plan.h), of the convolutions that the job's
+// kernels are, within `memory`, which the device has. No kernels: any
+// convolutions will do. Costs about one planned iteration's check.
+Status CheckMemoryPlan(const JobPlan& plan, std::size_t rank,
+                       const std::vector<Kernel>& kernels, Bytes memory);
 
 }  // namespace ucudnn
 

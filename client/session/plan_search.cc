@@ -136,25 +136,37 @@ Result<PlanSearch::Found> PlanSearch::AskCoordinator() const {
     return connection->Call(&Stub::CreatePlan, request,
                             policy(config_.await_measurements));
   };
+  const auto register_as = [&](std::string file) -> Status {
+    v1::PutNetworkRequest put;
+    put.set_name(config_.network.name);
+    put.set_content(std::move(file));
+    auto known =
+        connection->Call(&Stub::PutNetwork, put, policy(Milliseconds(0)));
+    if (known) return {};
+    return Within(fmt::format("registering network {} with coordinator {}",
+                              config_.network.name, connection->name()),
+                  std::move(known).error());
+  };
+  const std::string& content = config_.network_content;
+  if (config_.request.memory && !content.empty()) {
+    // Others may have registered its convolutions alone. Equal contents make no
+    // new revision. Where jobs may not register networks, people have.
+    Status registered = register_as(content);
+    if (!registered && registered.error().code != Code::kPermissionDenied) {
+      return tl::unexpected<Error>(std::move(registered).error());
+    }
+  }
   auto plan = ask();
   if (!plan && plan.error().code == Code::kNotFound) {
-    if (config_.network.layers.empty()) {
+    if (content.empty() && config_.network.layers.empty()) {
       return Fail(Code::kNotFound,
                   "coordinator {} does not know network '{}'; a network that "
                   "`ucudnn networks` lists is accepted, or its layers in "
                   "network_file",
                   connection->name(), config_.network.name);
     }
-    v1::PutNetworkRequest put;
-    put.set_name(config_.network.name);
-    put.set_content(ToCsv(config_.network));
-    auto known =
-        connection->Call(&Stub::PutNetwork, put, policy(Milliseconds(0)));
-    if (!known) {
-      return Within(fmt::format("registering network {} with coordinator {}",
-                                config_.network.name, connection->name()),
-                    std::move(known).error());
-    }
+    UCUDNN_RETURN_IF_ERROR(
+        register_as(content.empty() ? ToCsv(config_.network) : content));
     plan = ask();
   }
   if (!plan) {

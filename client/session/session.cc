@@ -75,6 +75,11 @@ Result<std::unique_ptr<Session>> Session::Create(MPI_Comm comm,
 int Session::rank() const { return ranks_->rank(); }
 int Session::size() const { return ranks_->size(); }
 
+const std::string* Session::memory_plan() const {
+  const DeviceMemoryPlan* const plan = MemoryPlanOf(plan_, index_);
+  return plan == nullptr ? nullptr : &plan->plan;
+}
+
 BatchSize Session::first_image() const {
   BatchSize first;
   for (std::size_t r = 0; r < index_; ++r) {
@@ -192,8 +197,8 @@ Result<bool> Session::Refresh() {
   if (revision == 0) return false;
   UCUDNN_ASSIGN_OR_RETURN(
       Result<JobPlan> shared,
-      ShareIfRunnable(*ranks_, offer ? offer->plan : JobPlan(), *device_,
-                      Soon()));
+      ShareIfRunnable(*ranks_, offer ? offer->plan : JobPlan(),
+                      config_->kernels, *device_, Soon()));
   if (!shared) {
     if (offer) link_->Answer(revision, shared.error().message);
     return false;

@@ -28,7 +28,8 @@
 //   2. the coordinator (UCUDNN_COORDINATOR), if one is named;
 //   3. the coordinator's last plan for the same request, from UCUDNN_CACHE_DIR;
 //   4. undivided: an even split, every kernel with the first algorithm of the
-//      rank's device that fits.
+//      rank's device that fits; no kernels and no memory plans for a job that
+//      asked for memory plans.
 // A plan that does not fit the job, or that a rank's device cannot run, is
 // skipped. So a job does not fail because ucudnn is unavailable, slow or wrong;
 // source() and reason() say what it runs and why, and rank 0 says so in one
@@ -84,6 +85,10 @@ struct SessionOptions {
   // Without layers and kernels, only the coordinator can plan: the undivided
   // fallback then has no kernels.
   Network network;
+  // The network's file, without its weights (base/onnx/onnx.h): what the
+  // coordinator plans a job with `memory` from, whatever it knows by that name.
+  // Empty: it plans from what it knows, or from the layers as a chain.
+  std::string network_content;
   // The kernels of one iteration; if empty, those of KernelsOf(network).
   std::vector<Kernel> kernels;
   BatchSize batch;  // over all ranks, at least 1
@@ -96,6 +101,10 @@ struct SessionOptions {
   std::optional<Bytes> total_workspace;
   // UCUDNN_BATCH_SIZE_POLICY; powerOfTwo.
   std::optional<BatchPolicy> policy;
+  // Plans whole iterations within device memory, with a memory plan for each
+  // rank, instead of kernels within workspaces: the limits are not used. Unset:
+  // no memory plans, except those of a plan file.
+  std::optional<JobMemory> memory;
   // "host:port,host:port"; empty: use no coordinator. UCUDNN_COORDINATOR;
   // empty.
   std::optional<std::string> coordinators;
@@ -152,6 +161,14 @@ class Session {
   const RankPlan& rank_plan() const { return plan_.ranks[index_]; }
   BatchSize batch() const { return rank_plan().batch; }
   double weight() const { return rank_plan().weight; }
+  // This rank's memory plan, as JSON with its training graph (MemoryPlanOf and
+  // TrainingGraphOf, base/training/json.h): it is for batch() images, fits into
+  // the device's memory, and is safe to execute in the order of its events
+  // (solver/check/memory_plan.h). Null if the rank has no images, or the job's
+  // plan has no memory plans, as without a coordinator (source() is then
+  // kUndivided, and rank_plan() has no kernels if `memory` was asked for).
+  // Refresh replaces it.
+  const std::string* memory_plan() const;
   // The index of this rank's first image in the global mini-batch.
   BatchSize first_image() const;
 

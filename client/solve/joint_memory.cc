@@ -31,27 +31,7 @@ const MemoryPlan* JointMemoryAnswer::PlanOf(std::size_t gpu) const {
 }
 
 std::string JointMemoryAnswer::WhyOf(std::size_t gpu) const {
-  std::string why = plan.shares[gpu].text;
-  // Here batches are planned, not measured.
-  if (plan.shares[gpu].binding == Binding::kNothingLarger) {
-    why = "no larger batch fits";
-  } else if (plan.shares[gpu].binding == Binding::kLeftNoBatch) {
-    why = "left out: no batch fits";
-  }
-  const MemoryPlan* memory = PlanOf(gpu);
-  if (memory == nullptr) return why;
-  const BatchSize whole = plan.whole[problem.gpus[gpu]];
-  if (memory->offloaded + memory->prefetched > Bytes(0)) {
-    why += fmt::format("; moves {} to the host and {} back",
-                       HumanBytes(memory->offloaded),
-                       HumanBytes(memory->prefetched));
-  } else if (memory->rounds.size() > 1 || memory->rounds.front().count > 1) {
-    why += fmt::format("; trains {} at once", memory->sub_batch.count());
-  }
-  if (!plan.cut_off && whole < plan.assignment.shares[gpu].batch) {
-    why += fmt::format("; {} would fit whole", whole.count());
-  }
-  return why;
+  return WhyShare(problem, plan, gpu);
 }
 
 Result<JointMemoryAnswer> SolveJointMemory(const MemoryProblem& problem,
@@ -94,7 +74,7 @@ OrderedJson ToJson(const JointMemoryAnswer& answer) {
   for (const auto& [place, plan] : joint.plans) {
     places.emplace(place, plans.size());
     const TrainingGraph graph =
-        AtBatch(answer.problem.kinds[place.first].graph, place.second);
+        AtBatch(answer.problem.kinds[place.first], place.second);
     plans.push_back(ToJsonWithGraph(plan, graph));
   }
   OrderedJson gpus = OrderedJson::array();

@@ -26,7 +26,7 @@ Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   UCUDNN_ASSIGN_OR_RETURN(
       const JobPlan plan,
-      MakePlan(inputs.network, inputs.request, inputs.profiles));
+      MakePlan(inputs.network, inputs.request, inputs.profiles, *inputs.plain));
   return plan.predicted;
 }
 
@@ -42,7 +42,7 @@ Result<std::vector<GainByIdle>> JobService::GainsWith(
     const RunningJob& job, const std::map<std::string, std::int64_t>& idle) {
   std::vector<GainByIdle> gains;
   UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(job.plan));
-  // Memory plans give all ranks the same share of a batch that is fixed.
+  // What memory plans would gain is known after a search only.
   if (plan.request.memory) return gains;
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds now,
                           Predict(store_, plan.request, plan.network_revision));

@@ -169,10 +169,12 @@ Status Look(TaskStore& tasks, const PlanInputs& inputs, const Asking& asking,
 Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
               Queue* queue) {
   std::set<KindBatch> chosen;
-  // Memory plans are made for even shares, which are among the needs.
+  // Memory plans take what is measured of the shares that they may give, and
+  // divide convolutions for the others.
   while (queue->ended() && !inputs->request.memory) {
     UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, inputs));
-    auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles);
+    auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles,
+                         *inputs->plain);
     // CreatePlan meets the same error and returns it.
     if (!plan) return {};
     for (const RankPlan& rank : plan->ranks) {

@@ -9,6 +9,7 @@
 
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
+#include "coordinator/measuring/device_models.h"
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/planning/memory_planner.h"
 #include "proto/convert.h"
@@ -93,7 +94,23 @@ Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
   return inputs;
 }
 
+Result<DeviceModels> LoadModels(MeasurementStore& measurements,
+                                const std::set<std::string>& kinds) {
+  DeviceModels models;
+  for (const std::string& kind : kinds) {
+    UCUDNN_ASSIGN_OR_RETURN(const auto measured,
+                            NewestDeviceModel(measurements, kind));
+    if (measured) models[kind] = measured->model;
+  }
+  return models;
+}
+
 Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs) {
+  if (!inputs->request.memory && !inputs->plain) {
+    UCUDNN_ASSIGN_OR_RETURN(const DeviceModels models,
+                            LoadModels(measurements, inputs->Kinds()));
+    inputs->plain = PlainMemoryOf(inputs->record, inputs->request, models);
+  }
   // Adaptive measuring chooses the batches itself, and measures more of them
   // for more needs.
   const bool all = inputs->request.policy == BatchPolicy::kAdaptive;

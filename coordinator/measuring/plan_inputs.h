@@ -12,6 +12,8 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/planning/memory_planner.h"
+#include "coordinator/planning/plain_memory.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/stores.h"
 
@@ -28,6 +30,8 @@ struct PlanInputs {
   // What LoadProfiles has loaded, and for which batches.
   KindProfiles profiles;
   std::set<BatchSize> loaded;
+  // What LoadProfiles has found out, unless there are to be memory plans.
+  std::optional<PlainMemory> plain;
   // Made from the needs, once MeasureNeeds found all of them measured, unless
   // that failed or it is to hold memory plans.
   std::optional<JobPlan> plan;
@@ -44,8 +48,12 @@ Result<PlanInputs> LookUp(
     AgentStore& agents, NetworkStore& networks, const JobRequest& request,
     std::optional<std::int64_t> network_revision = std::nullopt);
 
+// The known device models of these kinds.
+Result<DeviceModels> LoadModels(MeasurementStore& measurements,
+                                const std::set<std::string>& kinds);
+
 // Loads the points that the plan is made from, of those needs for which this
-// has not been done, into `inputs->profiles`.
+// has not been done, into `inputs->profiles`, and what is known of memory.
 Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs);
 
 }  // namespace ucudnn

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <stop_token>
 #include <utility>
+#include <vector>
 
 #include "base/onnx/network_file.h"
-#include "base/plan/even_shares.h"
 #include "base/service/call.h"
 #include "base/training/build.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
+#include "solver/joint_memory.h"
 #include "solver/memory/policies.h"
 
 namespace ucudnn {
@@ -21,52 +23,138 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// The training graph of `batch` images on the request's kind, with its costs.
-Result<TrainingGraph> GraphFor(const NetworkRecord& network, BatchSize batch,
-                               const JobRequest& request,
-                               const KindProfiles& profiles,
-                               const DeviceModel& model) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Graph graph,
-      ParseGraph(network.source, network.name, batch, network.name));
-  TrainingOptions options;
-  options.precision = request.precision;
-  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph training,
-                          BuildTrainingGraph(graph, options));
-  UCUDNN_RETURN_IF_ERROR(SetDevice(model, &training));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Network convolutions,
-      ParseNetwork(network.source, network.name, batch, network.name));
-  Profile measured =
-      ProfileOf(convolutions, request, profiles, request.device_kinds.front());
-  std::erase_if(measured.kernels,
-                [](const KernelProfile& k) { return k.points.empty(); });
-  if (!measured.kernels.empty()) {
-    UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(measured, &training));
+// Devices of one kind that may use as much memory.
+struct Place {
+  std::string kind;
+  Bytes budget;
+
+  std::string Text() const {
+    return fmt::format("{} with {}", kind, HumanBytes(budget));
   }
-  return training;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+// Who shares the batch, and what the solver is asked.
+struct Sharing {
+  std::vector<Place> places;       // of each of the problem's kinds
+  std::vector<std::size_t> ranks;  // of each of its GPUs
+  JointMemoryProblem problem;
+};
+
+Result<Place> PlaceOf(const JobRequest& request, std::size_t rank,
+                      const DeviceModels& models) {
+  const std::string& kind = request.device_kinds[rank];
+  const Bytes memory = models.at(kind).memory;
+  const Bytes budget = request.memory->BudgetOf(rank);
+  if (budget > memory) {
+    return Fail(Code::kInvalidArgument,
+                "memory: the budget of rank {} is {}; up to {}, which devices "
+                "of kind {} have, is accepted",
+                rank, FormatBytes(budget), FormatBytes(memory), kind);
+  }
+  return Place{kind, budget == Bytes(0) ? memory : budget};
 }
 
-// The policy's plan. It is made on a thread of its own, so that this one can
-// stop it: at `deadline`, or once the call is not wanted any more.
-Result<MemoryPlan> PlanUntil(const TrainingGraph& graph, MemoryRequest request,
-                             const MemoryPolicy& policy,
-                             SteadyClock::time_point deadline) {
+// The training graph on a place, and what was measured of its convolutions.
+Result<JointMemoryKind> KindAt(const Place& place, const NetworkRecord& network,
+                               const JobRequest& request,
+                               const KindProfiles& profiles,
+                               const DeviceModels& models) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      ParseGraph(network.source, network.name, request.batch, network.name));
+  TrainingOptions options;
+  options.precision = request.precision;
+  options.momentum = request.memory->momentum;
+  options.running_statistics = true;
+  // Ranks sum gradients first.
+  options.updates_at_end =
+      request.device_kinds.size() - request.exclude_ranks.size() > 1;
+  JointMemoryKind kind;
+  kind.budget = place.budget;
+  UCUDNN_ASSIGN_OR_RETURN(kind.graph, BuildTrainingGraph(graph, options));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(models.at(place.kind), &kind.graph));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Network convolutions,
+      ParseNetwork(network.source, network.name, request.batch, network.name));
+  kind.convolutions = ProfileOf(convolutions, request, profiles, place.kind);
+  std::erase_if(kind.convolutions.kernels,
+                [](const KernelProfile& k) { return k.points.empty(); });
+  return kind;
+}
+
+Result<Sharing> SharingOf(const NetworkRecord& network,
+                          const JobRequest& request,
+                          const KindProfiles& profiles,
+                          const DeviceModels& models) {
+  Sharing sharing;
+  JointMemoryProblem& problem = sharing.problem;
+  problem.batch = request.batch;
+  UCUDNN_ASSIGN_OR_RETURN(problem.policy,
+                          FindMemoryPolicy(request.memory->policy));
+  problem.request.recompute = request.memory->recompute;
+  problem.request.offload_weights = request.memory->offload_weights;
+  for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
+    if (std::ranges::binary_search(request.exclude_ranks,
+                                   static_cast<std::int32_t>(r))) {
+      continue;
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const Place place, PlaceOf(request, r, models));
+    const auto known = std::ranges::find(sharing.places, place);
+    sharing.ranks.push_back(r);
+    problem.gpus.push_back(
+        static_cast<std::size_t>(known - sharing.places.begin()));
+    if (known != sharing.places.end()) continue;
+    sharing.places.push_back(place);
+    UCUDNN_ASSIGN_OR_RETURN(problem.kinds.emplace_back(),
+                            KindAt(place, network, request, profiles, models));
+  }
+  return sharing;
+}
+
+// Solves on a thread of its own, so that this one can stop it: at `deadline`,
+// or once the call is not wanted any more.
+Result<JointMemoryPlan> SolveUntil(SteadyClock::time_point deadline,
+                                   JointMemoryProblem* problem) {
   constexpr milliseconds kLook{50};
   UCUDNN_RETURN_IF_ERROR(Call::Check());
   std::stop_source stop;
-  request.stop = stop.get_token();
+  problem->request.stop = stop.get_token();
   if (SteadyClock::now() >= deadline) stop.request_stop();
-  auto planned = std::async(std::launch::async,
-                            [&] { return PlanMemory(graph, request, policy); });
+  auto solved = std::async(std::launch::async,
+                           [&] { return SolveJointMemory(*problem); });
   Status wanted;
-  while (planned.wait_for(kLook) != std::future_status::ready) {
+  while (solved.wait_for(kLook) != std::future_status::ready) {
     wanted = Call::Check();
     if (!wanted || SteadyClock::now() >= deadline) stop.request_stop();
   }
-  Result<MemoryPlan> plan = planned.get();
+  Result<JointMemoryPlan> plan = solved.get();
   if (!wanted) return tl::unexpected<Error>(std::move(wanted).error());
   return plan;
+}
+
+// Why there is no plan: with the error of the largest even share on the place
+// with the least memory, which names a budget that would do for it.
+Error WhyNothingFits(const Sharing& sharing, Error error) {
+  if (error.code != Code::kFailedPrecondition) return error;
+  const JointMemoryProblem& problem = sharing.problem;
+  const auto least =
+      std::ranges::min_element(sharing.places, {}, &Place::budget);
+  const JointMemoryKind& kind =
+      problem.kinds[static_cast<std::size_t>(least - sharing.places.begin())];
+  const auto ranks = std::ssize(problem.gpus);
+  const BatchSize share((problem.batch.count() + ranks - 1) / ranks);
+  MemoryRequest request = problem.request;
+  request.budget = kind.budget;
+  const Result<MemoryPlan> plan =
+      PlanMemory(AtBatch(kind, share), request, *problem.policy);
+  if (plan) return error;
+  Error why = plan.error();
+  why.message = fmt::format("{} images on {}: {}", share.count(), least->Text(),
+                            why.message);
+  if (ranks > 1)
+    why.message = error.message + "; an even share, " + why.message;
+  return why;
 }
 
 // The times of a memory plan, as those of a rank's part.
@@ -79,17 +167,38 @@ WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
   return part;
 }
 
-// A rank's part without its times.
-RankPlan EvenRank(const JobRequest& request, BatchSize batch) {
-  RankPlan rank;
-  rank.device_kind = request.device_kinds.front();
-  rank.batch = batch;
-  rank.weight = static_cast<double>(batch.count()) /
+RankPlan RankOf(const JobRequest& request, std::size_t rank, BatchSize batch) {
+  RankPlan plan;
+  plan.device_kind = request.device_kinds[rank];
+  plan.batch = batch;
+  plan.weight = static_cast<double>(batch.count()) /
                 static_cast<double>(request.batch.count());
-  rank.reason = batch == BatchSize(0) ? "left out: there are more ranks than "
-                                        "images"
-                                      : "an even share";
-  return rank;
+  return plan;
+}
+
+std::vector<std::string> ReasonsOf(const Sharing& sharing,
+                                   const JointMemoryPlan& joint,
+                                   milliseconds time_limit) {
+  std::vector<std::string> reasons;
+  if (joint.cut_off) {
+    reasons.push_back(fmt::format(
+        "the search for shares and memory plans was cut off after {}; the "
+        "bound is {}",
+        HumanTime(time_limit), HumanTime(joint.least)));
+  } else {
+    reasons.push_back(fmt::format(
+        "no shares are faster under memory plans of policy {}; under any, none "
+        "takes less than {}",
+        sharing.problem.policy->name, HumanTime(joint.least)));
+  }
+  if (joint.makespan_whole) {
+    reasons.push_back(fmt::format("with all of each share in memory: {}",
+                                  HumanTime(*joint.makespan_whole)));
+  } else if (!joint.cut_off) {
+    reasons.emplace_back(
+        "no shares that fit into memory as a whole add up to the batch");
+  }
+  return reasons;
 }
 
 }  // namespace
@@ -97,18 +206,9 @@ RankPlan EvenRank(const JobRequest& request, BatchSize batch) {
 Status CheckMemoryRequest(const JobRequest& request) {
   const Result<const MemoryPolicy*> policy =
       FindMemoryPolicy(request.memory->policy);
-  if (!policy) {
-    return Fail(Code::kInvalidArgument, "memory.policy: {}",
-                policy.error().message);
-  }
-  for (const std::string& kind : request.device_kinds) {
-    if (kind == request.device_kinds.front()) continue;
-    return Fail(Code::kUnimplemented,
-                "memory plans for ranks on unlike devices, '{}' and '{}'; "
-                "ranks on devices of one kind are accepted",
-                request.device_kinds.front(), kind);
-  }
-  return {};
+  if (policy) return {};
+  return Fail(Code::kInvalidArgument, "memory.policy: {}",
+              policy.error().message);
 }
 
 Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
@@ -117,48 +217,45 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
                                 const DeviceModels& models,
                                 milliseconds time_limit) {
   const auto deadline = SteadyClock::now() + time_limit;
-  const std::string& kind = request.device_kinds.front();
-  const DeviceModel& model = models.at(kind);
-  UCUDNN_ASSIGN_OR_RETURN(const MemoryPolicy* const policy,
-                          FindMemoryPolicy(request.memory->policy));
-  MemoryRequest memory;
-  memory.budget = request.memory->budget == Bytes(0) ? model.memory
-                                                     : request.memory->budget;
-  memory.recompute = request.memory->recompute;
-  memory.offload_weights = request.memory->offload_weights;
+  UCUDNN_ASSIGN_OR_RETURN(Sharing sharing,
+                          SharingOf(network, request, profiles, models));
+  const Result<JointMemoryPlan> joint = SolveUntil(deadline, &sharing.problem);
+  if (!joint) {
+    return tl::unexpected<Error>(WhyNothingFits(sharing, joint.error()));
+  }
   JobPlan plan;
   plan.request = request;
-  plan.optimal = true;
-  std::map<BatchSize, SharedValue<WorkspacePlan>> made;
-  for (const BatchSize batch :
-       EvenShares(request.batch, request.device_kinds.size())) {
-    RankPlan& rank = plan.ranks.emplace_back(EvenRank(request, batch));
+  plan.predicted = joint->assignment.makespan;
+  plan.lower_bound = joint->least;
+  plan.optimal = plan.predicted == plan.lower_bound;
+  plan.cut_off = joint->cut_off;
+  plan.reasons = ReasonsOf(sharing, *joint, time_limit);
+  for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
+    plan.ranks.push_back(RankOf(request, r, BatchSize(0)));
+    plan.ranks.back().reason = "excluded by the request";
+  }
+  std::map<std::pair<std::size_t, BatchSize>, SharedValue<WorkspacePlan>> parts;
+  for (const auto& [place, memory] : joint->plans) {
+    const auto& [kind, batch] = place;
+    parts.emplace(place, PartOf(memory, batch));
+    plan.memory_plans.push_back(
+        {.device_kind = sharing.places[kind].kind,
+         .batch = batch,
+         .budget = sharing.places[kind].budget,
+         .plan = ToJsonWithGraph(memory,
+                                 AtBatch(sharing.problem.kinds[kind], batch))
+                     .dump()});
+  }
+  for (std::size_t g = 0; g < sharing.ranks.size(); ++g) {
+    const BatchSize batch = joint->assignment.shares[g].batch;
+    RankPlan& rank = plan.ranks[sharing.ranks[g]];
+    rank = RankOf(request, sharing.ranks[g], batch);
+    rank.reason = WhyShare(sharing.problem, *joint, g);
     if (batch == BatchSize(0)) continue;
-    if (!made.contains(batch)) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          const TrainingGraph graph,
-          GraphFor(network, batch, request, profiles, model));
-      const Result<MemoryPlan> best =
-          PlanUntil(graph, memory, *policy, deadline);
-      if (!best) {
-        return Within(fmt::format("{} images on {}", batch.count(), kind),
-                      best.error());
-      }
-      if (best->cut_off) {
-        plan.cut_off = true;
-        plan.reasons.push_back(fmt::format(
-            "{} images on {}: the search was cut off after {}; the bound is {}",
-            batch.count(), kind, HumanTime(time_limit),
-            HumanTime(best->lower_bound)));
-      }
-      plan.memory_plans.push_back(
-          {kind, batch, ToJsonWithGraph(*best, graph).dump()});
-      made.emplace(batch, PartOf(*best, batch));
-    }
-    rank.workspace = made.at(batch);
-    plan.predicted = std::max(plan.predicted, rank.workspace->total_time);
-    plan.lower_bound = std::max(plan.lower_bound, rank.workspace->lower_bound);
-    plan.optimal = plan.optimal && rank.workspace->optimal;
+    const std::pair place(sharing.problem.gpus[g], batch);
+    rank.workspace = parts.at(place);
+    rank.memory = RankMemory{.budget = sharing.places[place.first].budget,
+                             .peak = joint->plans.at(place).peak};
   }
   return plan;
 }

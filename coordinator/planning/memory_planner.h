@@ -19,20 +19,27 @@ namespace ucudnn {
 // Of each kind.
 using DeviceModels = std::map<std::string, DeviceModel>;
 
-// Whether a memory plan can be asked for like this. `request` names a kind for
-// each rank and has `memory`. kInvalidArgument: there is no such policy;
-// kUnimplemented: the ranks' devices are of several kinds.
+// Whether a memory plan can be asked for like this. `request` has `memory`.
+// kInvalidArgument: there is no such policy.
 Status CheckMemoryRequest(const JobRequest& request);
 
-// Gives the ranks even shares and makes one memory plan for each size of share.
-// `request` passes CheckMemoryRequest; `models` has its kind. Convolutions
-// without measurements, and all other tasks, take what the device model
-// estimates. Searches at most for `time_limit`, after which the plan is the
-// best one found and says so (`cut_off` and a reason); ends early, with the
-// error of Call::Check, when nobody waits for the answer any more. The caller
-// fills in id, revision and creation time. kFailedPrecondition, naming the
-// smallest budget that would do, if nothing fits; kInvalidArgument if the
-// network has no training graph.
+// Shares the batch among the ranks so that the slowest ends its iteration as
+// early as possible, each under a memory plan within its budget
+// (solver/joint_memory.h), and makes one memory plan for each kind, budget and
+// share. `request` names a kind for each rank, and passes CheckMemoryRequest;
+// `models` has the kinds. Convolutions without measurements, and all other
+// tasks, take what the device model estimates. Graphs update running statistics
+// (TrainingOptions), have momentum if the request has, and all updates at the
+// end if there are several ranks.
+//
+// No shares of whole images with plans of the policy are faster, unless the
+// plan is `cut_off`; `lower_bound` is what no shares with any plans beat.
+// Searches at most for `time_limit`, after which the plan is the best one
+// found, or the first, and says so (`cut_off` and a reason); ends early, with
+// the error of Call::Check, when nobody waits for the answer any more. The
+// caller fills in id, revision and creation time. kFailedPrecondition, naming a
+// budget that would do, if nothing fits; kInvalidArgument if the network has no
+// training graph, or a budget is more than its device has.
 Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
                                 const JobRequest& request,
                                 const KindProfiles& profiles,

@@ -28,25 +28,34 @@ JobRequest WithoutExcluded(JobRequest request) {
   const std::vector<std::int32_t>& excluded = request.exclude_ranks;
   for (auto rank = excluded.rbegin(); rank != excluded.rend(); ++rank) {
     kinds.erase(kinds.begin() + *rank);
+    if (request.memory && request.memory->budgets.size() > 1) {
+      request.memory->budgets.erase(request.memory->budgets.begin() + *rank);
+    }
   }
   request.exclude_ranks.clear();
   return request;
+}
+
+bool HaveOneBudget(const JobRequest& request) {
+  if (!request.memory) return true;
+  const std::vector<Bytes>& budgets = request.memory->budgets;
+  return std::ranges::count(budgets, budgets[0]) == std::ssize(budgets);
 }
 
 // The batches at which a plan needs measurements.
 struct SizeRule {
   explicit SizeRule(const JobRequest& request)
       : kinds(request.device_kinds.begin(), request.device_kinds.end()),
-        // Ranks of one kind share about evenly; among unlike ranks, any may get
-        // any part of the batch.
-        shares(EvenShares(request.batch, kinds.size() == 1
-                                             ? request.device_kinds.size()
-                                             : std::size_t{1})),
+        alike(kinds.size() == 1 && HaveOneBudget(request)),
+        // Ranks that are alike share about evenly; among unlike ranks, any may
+        // get any part of the batch.
+        shares(
+            EvenShares(request.batch, alike ? request.device_kinds.size() : 1)),
         // An adaptive measurement covers the divisions of its batch, but not
         // the shares that unlike ranks may get.
         policy(request.policy != BatchPolicy::kAdaptive ? request.policy
-               : kinds.size() == 1 ? BatchPolicy::kUndivided
-                                   : BatchPolicy::kPowerOfTwo) {}
+               : alike ? BatchPolicy::kUndivided
+                       : BatchPolicy::kPowerOfTwo) {}
 
   // Of each kind.
   std::set<BatchSize> Sizes() const {
@@ -56,6 +65,7 @@ struct SizeRule {
   }
 
   const std::set<std::string> kinds;
+  const bool alike;  // whether all ranks are
   const std::vector<BatchSize> shares;
   const BatchPolicy policy;
 };
@@ -86,12 +96,51 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
 }
 
 JointKind KindOf(const Network& network, const JobRequest& request,
-                 const KindProfiles& profiles, const std::string& name) {
+                 const KindProfiles& profiles, const PlainMemory& memory,
+                 const std::string& name) {
   JointKind kind;
   kind.workspace_limit = request.KernelLimit();
   kind.policy = request.policy;
   kind.kernels = ProfileOf(network, request, profiles, name);
+  const auto device = memory.devices.find(name);
+  if (device != memory.devices.end()) {
+    kind.memory = device->second;
+    kind.needs = memory.live;
+  }
   return kind;
+}
+
+// "8 images on KIND with 10 GiB": the most that fit, of each kind that cannot
+// take the whole batch.
+std::string RoomText(const JointProblem& problem,
+                     const std::vector<std::string>& names) {
+  std::vector<std::string> rooms;
+  for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
+    const JointKind& kind = problem.kinds[k];
+    if (kind.needs.empty()) continue;
+    const auto times = IterationTimes(kind, problem.batch, problem.shares);
+    if (!times) continue;
+    std::int64_t most = 0;
+    for (const BatchCost& cost : *times) {
+      if (cost.memory <= kind.memory) most = cost.batch.count();
+    }
+    if (most == problem.batch.count()) continue;
+    rooms.push_back(fmt::format("{} images on {} with {}", most, names[k],
+                                HumanBytes(kind.memory)));
+  }
+  return fmt::format("{}", fmt::join(rooms, ", "));
+}
+
+// The error of SolveJoint, with what memory has to do with it.
+Error WithRoom(const JointProblem& problem,
+               const std::vector<std::string>& names, Error error) {
+  const std::string room = RoomText(problem, names);
+  if (error.code != Code::kFailedPrecondition || room.empty()) return error;
+  error.message += fmt::format(
+      "; in memory, an iteration has room for {}: `--memory-budget` plans "
+      "larger shares with memory plans",
+      room);
+  return error;
 }
 
 // The host's time to enqueue all micro-batches; those without a measured time
@@ -174,16 +223,20 @@ std::string TextOf(const JobRequest& request) {
     text += fmt::format("\nrank {} {}", kind.size(), kind);
   }
   if (request.memory) {
-    text += fmt::format("\nmemory {} {} {} {}", request.memory->budget.count(),
-                        request.memory->policy, request.memory->recompute,
-                        request.memory->offload_weights);
+    const JobMemory& memory = *request.memory;
+    std::vector<std::int64_t> budgets;
+    for (const Bytes budget : memory.budgets) budgets.push_back(budget.count());
+    text += fmt::format("\nmemory {} {} {} {} {}", fmt::join(budgets, ","),
+                        memory.policy, memory.recompute, memory.offload_weights,
+                        memory.momentum);
   }
   return text;
 }
 
 // MakePlan for a request that excludes no rank.
 Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
-                           const KindProfiles& profiles) {
+                           const KindProfiles& profiles,
+                           const PlainMemory& memory) {
   UCUDNN_CHECK(!request.device_kinds.empty());
   const std::vector<Kernel> kernels =
       KernelsOf(network, request.precision, request.layout);
@@ -192,14 +245,21 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
   // The only rank gets the whole batch.
   if (request.device_kinds.size() == 1) problem.shares = {request.batch};
   std::map<std::string, std::size_t> kinds;
+  std::vector<std::string> names;
   for (const std::string& kind : request.device_kinds) {
     const auto [known, added] = kinds.try_emplace(kind, kinds.size());
     if (added) {
-      problem.kinds.push_back(KindOf(network, request, profiles, kind));
+      names.push_back(kind);
+      problem.kinds.push_back(KindOf(network, request, profiles, memory, kind));
     }
     problem.gpus.push_back({.kind = known->second});
   }
-  UCUDNN_ASSIGN_OR_RETURN(JointPlan joint, SolveJoint(problem));
+  Result<JointPlan> solved = SolveJoint(problem);
+  if (!solved) {
+    return tl::unexpected<Error>(
+        WithRoom(problem, names, std::move(solved).error()));
+  }
+  const JointPlan& joint = *solved;
   JobPlan plan;
   plan.request = request;
   std::map<KindBatch, SharedValue<WorkspacePlan>> made;
@@ -217,7 +277,11 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     rank.workspace = known->second;
   }
   AddTimes(&plan);
-  plan.reasons.emplace_back(kPredictionNote);
+  plan.reasons.emplace_back(memory.live.empty() ? kPredictionNote
+                                                : kConvolutionsNote);
+  if (const std::string room = RoomText(problem, names); !room.empty()) {
+    plan.reasons.push_back("memory bounds shares: room for " + room);
+  }
   std::set<KindBatch> seen;
   for (RankPlan& rank : plan.ranks) {
     rank.reason = ReasonOf(rank, plan.predicted);
@@ -250,6 +314,9 @@ Result<JobRequest> Canonical(JobRequest request) {
   if (request.memory) request.total_workspace = Bytes(0);
   if (request.memory || request.total_workspace > Bytes(0)) {
     request.workspace_limit = Bytes(0);
+  }
+  if (request.memory) {
+    if (HaveOneBudget(request)) request.memory->budgets.resize(1);
   }
   return request;
 }
@@ -316,9 +383,14 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
 }
 
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
-                         const KindProfiles& profiles) {
+                         const KindProfiles& profiles,
+                         const PlainMemory& memory) {
   UCUDNN_ASSIGN_OR_RETURN(
-      JobPlan plan, PlanForAll(network, WithoutExcluded(request), profiles));
+      JobPlan plan,
+      PlanForAll(network, WithoutExcluded(request), profiles, memory));
+  if (!memory.unknown.empty()) {
+    plan.reasons.push_back("memory not considered: " + memory.unknown);
+  }
   plan.request = request;
   for (const std::int32_t excluded : request.exclude_ranks) {
     RankPlan rank;

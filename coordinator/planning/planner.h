@@ -16,6 +16,7 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "coordinator/planning/plain_memory.h"
 #include "solver/version.h"
 
 namespace ucudnn {
@@ -56,11 +57,14 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
                   const KindProfiles& profiles, const std::string& kind);
 
 // Shares the batch among the ranks so that the slowest ends as early as
-// possible, and divides every kernel's share (solver/joint.h). `request` names
-// a kind for each rank. The caller fills in id, revision and creation time.
-// Errors of SolveJoint.
+// possible, and divides every kernel's share (solver/joint.h). No rank gets a
+// share of which an iteration does not fit into its device's memory, as far as
+// `memory` tells. `request` names a kind for each rank. The caller fills in id,
+// revision and creation time. Errors of SolveJoint; where memory is what
+// nothing fits into, they say how many images each kind has room for.
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
-                         const KindProfiles& profiles);
+                         const KindProfiles& profiles,
+                         const PlainMemory& memory = {});
 
 // A text of all that MakePlan depends on: it differs whenever any of it does.
 std::string InputsText(const Network& network, const JobRequest& request,

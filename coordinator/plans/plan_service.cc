@@ -34,18 +34,6 @@ Result<std::int64_t> ParseId(const std::string& text) {
   return id;
 }
 
-// The known device models of these kinds.
-Result<DeviceModels> LoadModels(MeasurementStore& measurements,
-                                const std::set<std::string>& kinds) {
-  DeviceModels models;
-  for (const std::string& kind : kinds) {
-    UCUDNN_ASSIGN_OR_RETURN(const auto measured,
-                            NewestDeviceModel(measurements, kind));
-    if (measured) models[kind] = measured->model;
-  }
-  return models;
-}
-
 // The plans with these inputs whose searches were cut off. Each is faster than
 // the one before, and has a key that no search for a plan finds.
 struct CutOffPlans {
@@ -262,6 +250,7 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
     text += MemoryInputsText(inputs.record, models);
   } else {
     text += LoadInputsText(models);
+    text += PlainInputsText(*inputs.plain, inputs.record);
   }
   const std::string key = Sha256(text);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<StoredPlan> known,
@@ -282,7 +271,7 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
   UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
     if (inputs.plan) return *std::move(inputs.plan);
     if (!inputs.request.memory) {
-      return MakePlan(inputs.network, inputs.request, profiles);
+      return MakePlan(inputs.network, inputs.request, profiles, *inputs.plain);
     }
     return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
                            context_.options()->memory_plan_time);

@@ -38,7 +38,8 @@ namespace ucudnn {
 struct BatchCost {
   BatchSize batch;
   Nanoseconds time{0};
-  Bytes memory;  // 0 if it does not matter
+  Bytes memory;           // 0 if it does not matter
+  bool at_least = false;  // the time is a lower bound, and texts say so
 
   friend bool operator==(const BatchCost&, const BatchCost&) = default;
 };

@@ -14,6 +14,12 @@ namespace {
 using assign_internal::GpuKind;
 using assign_internal::Reach;
 
+// "takes 1.2 s", or at least that.
+std::string TakesText(const BatchCost& cost) {
+  return fmt::format("{}, takes {}{}", cost.batch.count(),
+                     cost.at_least ? "at least " : "", HumanTime(cost.time));
+}
+
 ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
                                 const GpuKind& kind, BatchSize batch,
                                 Nanoseconds slowest) {
@@ -33,8 +39,7 @@ ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
       [](const BatchCost& a, const BatchCost& b) { return a.time < b.time; });
   if (fastest->time > slowest) {
     return {Binding::kLeftTooSlow, *fastest,
-            fmt::format("left out: its fastest batch, {}, takes {}",
-                        fastest->batch.count(), HumanTime(fastest->time))};
+            "left out: its fastest batch, " + TakesText(*fastest)};
   }
   return {Binding::kLeftNotNeeded,
           {},
@@ -52,11 +57,9 @@ ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
   const auto fitting =
       std::find_if(next, kind.costs.end(),
                    [&](const BatchCost& cost) { return cost.time <= slowest; });
-  const std::string next_text =
-      next == kind.costs.end()
-          ? std::string()
-          : fmt::format("its next batch, {}, takes {}", next->batch.count(),
-                        HumanTime(next->time));
+  const std::string next_text = next == kind.costs.end()
+                                    ? std::string()
+                                    : "its next batch, " + TakesText(*next);
   ShareExplanation explanation;
   if (next != kind.costs.end()) explanation.other = *next;
   if (share.time == slowest) {
@@ -66,9 +69,10 @@ ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
   } else if (fitting != kind.costs.end()) {
     explanation.binding = Binding::kSumReached;
     explanation.other = *fitting;
-    explanation.text = fmt::format(
-        "could take {} in {}, but the batches already sum to {}",
-        fitting->batch.count(), HumanTime(fitting->time), batch.count());
+    explanation.text =
+        fmt::format("could take {} in {}{}, but the batches already sum to {}",
+                    fitting->batch.count(), HumanTime(fitting->time),
+                    fitting->at_least ? " or more" : "", batch.count());
   } else if (next != kind.costs.end()) {
     explanation.binding = Binding::kNextTooSlow;
     explanation.text = next_text;

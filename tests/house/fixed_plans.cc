@@ -355,7 +355,7 @@ void AddJobPlans(std::string* text) {
   request.network = chain.name;
   request.batch = BatchSize(5);
   request.device_kinds.assign(2, "Fast/2u/1GiB/none-1.0");
-  request.memory.emplace().budget = 2_MiB;
+  request.memory.emplace().budgets = {2_MiB};
   DeviceModels models;
   models[request.device_kinds[0]] = DeviceModelPreset("K40").value();
   Add(text, "a job's memory plans",

@@ -104,6 +104,8 @@ class Rank {
     state_["source"] = session_->source();
     state_["reason"] = session_->reason();
     state_["job"] = session_->job_id();
+    const std::string plan = session_->memory_plan();
+    state_["memory_plan"] = plan.empty() ? Json() : Json::parse(plan);
     Write("rank", state_.dump());
   }
 

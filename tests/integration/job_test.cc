@@ -171,6 +171,49 @@ TEST_F(JobTest, AdoptsANewPlanOnAllRanksTogether) {
   EXPECT_EQ(cluster_.Ucudnn({"replan", job["id"], "--batch", "8"}).status, 3);
 }
 
+TEST_F(JobTest, RunsMemoryPlansOfUnlikeBudgetsAndReplansThem) {
+  cluster_.StartCoordinators();
+  cluster_.StartAgent();
+  if (Cluster::tls()) {  // jobs may not, with roles
+    ASSERT_EQ(cluster_.Ucudnn({"networks", "put", "tiny", folder_ / "tiny.csv"})
+                  .status,
+              0);
+  }
+  Start(2, {"await_measurements_ms=60000", "memory_budget=1MiB,400KiB",
+            "momentum=1"});
+  AwaitSteps(2, 5);
+  EXPECT_EQ(Rank(0)["source"], "coordinator") << Story();
+  const auto batches = [&] {
+    int sum = 0;
+    for (int r = 0; r < 2; ++r) {
+      const json rank = Rank(r);
+      const json& plan = rank["memory_plan"];
+      sum += rank["batch"].get<int>();
+      if (rank["batch"] == 0) continue;
+      EXPECT_EQ(plan["batch"], rank["batch"]) << Story();
+      EXPECT_EQ(plan["budget_bytes"], r == 0 ? 1 << 20 : 400 << 10);
+      EXPECT_LE(plan["peak_bytes"], plan["budget_bytes"]);
+      EXPECT_THAT(plan["graph"].dump(), HasSubstr("conv1.V"));
+    }
+    return sum;
+  };
+  EXPECT_EQ(batches(), 4);
+
+  const json job = Job();
+  const Finished replan =
+      cluster_.Ucudnn({"replan", job["id"], "--batch", "6"});
+  ASSERT_EQ(replan.status, 0) << replan.err << Story();
+  ASSERT_TRUE(WaitUntil([&] {
+    return Rank(0)["revision"] == 2 && Rank(1)["revision"] == 2;
+  })) << Story();
+  EXPECT_EQ(batches(), 6);
+  const std::string id = std::to_string(Job()["plan_id"].get<int>());
+  EXPECT_THAT(cluster_.Ucudnn({"show", "plan", id}).out,
+              HasSubstr("400 KiB to 1.00 MiB of memory"));
+  StopAndWait();
+  for (int r = 0; r < 2; ++r) EXPECT_FALSE(Failed(r)) << Story();
+}
+
 // Large enough that half of the batch takes less time than all of it.
 constexpr const char* kLargerNetwork =
     "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
@@ -181,8 +224,8 @@ TEST_F(JobTest, LosesNothingWhenANodeIsDrainedAndResumed) {
   std::ofstream(folder_ / "tiny.csv") << kLargerNetwork;
   cluster_.StartCoordinators();
   // CPU devices are named after their agent, and those of ranks after the host:
-  // this is rank 0's. The agent sees another host name, or all ranks were on the
-  // node.
+  // this is rank 0's. The agent sees another host name, or all ranks were on
+  // the node.
   const std::string node = HostName();
   Process agent({"/usr/bin/unshare", "--map-root-user", "--uts", "/bin/sh",
                  "-c", "hostname elsewhere && exec \"$@\"", "sh",

@@ -42,6 +42,11 @@ class UnlikeRanksTest : public ::testing::Test {
     const std::string kind = devices.at(0).at("kind");
     const Finished measured = cluster_.Ucudnn(With("measure", 4, {kind}));
     EXPECT_EQ(measured.status, 0) << measured.err << cluster_.Log();
+    EXPECT_TRUE(WaitUntil([&] {
+      const json profile = cluster_.UcudnnJson({"show", "profile", kind});
+      return profile.contains("device_model") &&
+             profile["device_model"].is_object();
+    })) << cluster_.Log();
     cluster_.agent().Stop();
     return kind;
   }
@@ -133,6 +138,53 @@ TEST_F(UnlikeRanksTest, ComputeThePlannedSharesCorrectly) {
   }
   EXPECT_EQ(images, 4);
   EXPECT_NEAR(weights, 1, 1e-9);
+}
+
+TEST_F(UnlikeRanksTest, GetSharesThatFitTheirBudgets) {
+  const std::string one = MeasureThreads(1);
+  const std::string two = MeasureThreads(2);
+  const auto ask = [&](const std::string& budgets) {
+    return std::vector<std::string>{
+        "plan",  "--network",      "tiny", "--batch",
+        "4",     "--batch-policy", "all",  "--memory-budget",
+        budgets, "--device-kind",  one,    "--device-kind",
+        two};
+  };
+  const json plan = cluster_.UcudnnJson(ask("1MiB,200KiB"));
+  ASSERT_TRUE(plan.contains("id")) << cluster_.Log();
+  EXPECT_EQ(plan["request"]["memory"]["rank_budget_bytes"],
+            json::array({1 << 20, 200 << 10}));
+  double slowest = 0;
+  int images = 0;
+  for (const json& rank : plan["ranks"]) {
+    images += rank["batch"].get<int>();
+    if (rank["batch"] == 0) continue;
+    EXPECT_LE(rank["memory"]["peak_bytes"], rank["memory"]["budget_bytes"]);
+    slowest =
+        std::max(slowest, rank["workspace"]["total_time_us"].get<double>());
+  }
+  EXPECT_EQ(images, 4);
+  EXPECT_EQ(plan["predicted_us"], slowest);
+  for (const json& memory : plan["memory_plans"]) {
+    const std::string file = cluster_.folder() / "memory.json";
+    std::ofstream(file) << memory["plan"].dump();
+    EXPECT_EQ(cluster_.Ucudnn({"check", file}).status, 0);
+  }
+  const std::string id = std::to_string(plan["id"].get<int>());
+  const json why = cluster_.UcudnnJson({"explain", id});
+  EXPECT_EQ(why["ranks"].size(), 2U) << why.dump();
+  EXPECT_THAT(cluster_.Ucudnn({"explain", id}).out,
+              testing::HasSubstr("COMPUTED AGAIN"));
+  // A rank without room gets nothing, and the other one all.
+  const json alone = cluster_.UcudnnJson(ask("1MiB,1KiB"));
+  EXPECT_EQ(alone["ranks"][0]["batch"], 4) << alone.dump();
+  EXPECT_TRUE(alone["ranks"][1]["memory"].is_null());
+  const Finished three = cluster_.Ucudnn(ask("1MiB,1MiB,1MiB"));
+  EXPECT_EQ(three.status, 2);
+  EXPECT_THAT(three.err, testing::HasSubstr("one kind, or one for each rank"));
+  const Finished none = cluster_.Ucudnn(ask("1KiB,1KiB"));
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, testing::HasSubstr("would do"));
 }
 
 }  // namespace

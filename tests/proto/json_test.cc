@@ -75,7 +75,7 @@ TEST(ProtoJsonTest, CopiesTheTextOfJsonAsItIs) {
   EXPECT_TRUE(ToJson(plan)["plan"].is_null());
   const std::string text = R"({"a":[1.50,{"b":"\n"}],"c":{}})";
   plan.set_plan_json(text);
-  EXPECT_THAT(JsonText(plan), HasSubstr("\"plan\": " + text + "\n"));
+  EXPECT_THAT(JsonText(plan), HasSubstr("\"plan\": " + text + ",\n"));
   EXPECT_EQ(ToJson(plan)["plan"], Json::parse(text));
 }
 

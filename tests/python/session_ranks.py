@@ -37,6 +37,18 @@ for named_wrongly in ({}, {"network_file": sys.argv[1], "plan_file": "/none.json
     except ucudnn.InvalidArgument as error:
         refused += "\n" + str(error)
 with ucudnn.Session(
+    comm,
+    network_file=sys.argv[1],
+    batch=5,
+    device="cpu:1",
+    coordinators="",
+    memory_budget="1GiB,64MiB",
+    momentum=1,
+) as session:
+    # Only coordinators make memory plans.
+    within_memory = [session.source, session.batch, session.memory_plan]
+    memory = session.plan["request"]["memory"]
+with ucudnn.Session(
     comm, network_file=sys.argv[1], batch=5, device="cpu:1", coordinators=""
 ) as session:
     report = {
@@ -51,7 +63,10 @@ with ucudnn.Session(
         "device_kind": session.device_kind,
         "kernels": len(session.plan["ranks"][session.rank]["workspace"]["kernels"]),
         "refused": refused,
+        "within_memory": within_memory,
+        "memory": memory,
     }
+    report["memory_plan"] = session.memory_plan
     gradients = array.array("f", [1.0 + session.rank, 2.0])
     session.allreduce(gradients)
     report["gradients"] = list(gradients)

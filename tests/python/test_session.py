@@ -23,6 +23,10 @@ def test_gives_each_rank_its_share(tmp_path):
     assert first["shown"] == f"<Session: {first['reason']}>"
     assert "onednn" in first["device_kind"]
     assert first["kernels"] == 5
+    assert first["memory_plan"] is None
+    assert first["within_memory"] == ["undivided", 3, None]
+    assert first["memory"]["rank_budget_bytes"] == [1 << 30, 64 << 20]
+    assert first["memory"]["momentum"] is True
     # 0.6 * 1 + 0.4 * 2, and 2 on both.
     assert first["gradients"] == pytest.approx([1.4, 2.0])
     assert first["gradients"] == second["gradients"]

@@ -35,7 +35,7 @@ std::optional<Nanoseconds> BruteForce(const JointMemoryProblem& problem) {
       MemoryRequest request = problem.request;
       request.budget = kind.budget;
       const auto plan =
-          problem.policy->plan(AtBatch(kind.graph, BatchSize(b)), request);
+          problem.policy->plan(AtBatch(kind, BatchSize(b)), request);
       if (plan) times.back()[static_cast<std::size_t>(b)] = plan->time;
     }
   }
@@ -85,6 +85,7 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
     ++solved;
     EXPECT_EQ(joint->assignment.makespan, *expected);
     EXPECT_EQ(joint->lower_bound, *expected);
+    EXPECT_LE(joint->least, *expected);
     few += joint->planned < 2 * problem.batch.count() ? 1 : 0;
     BatchSize sum;
     for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
@@ -95,8 +96,8 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
       const MemoryPlan& plan = joint->plans.at({kind, share.batch});
       EXPECT_EQ(plan.time, share.time);
       EXPECT_LE(plan.peak, problem.kinds[kind].budget);
-      const Status valid = ValidateMemoryPlan(
-          plan, AtBatch(problem.kinds[kind].graph, share.batch));
+      const Status valid =
+          ValidateMemoryPlan(plan, AtBatch(problem.kinds[kind], share.batch));
       EXPECT_TRUE(valid) << valid.error().message;
     }
     EXPECT_EQ(sum, problem.batch);
@@ -190,11 +191,32 @@ TEST(JointMemoryTest, RefusesWhatItCannotPlan) {
               for (auto& kind : p->kinds) kind.budget = 1_KiB;
             }).code,
             Code::kFailedPrecondition);
+}
+
+TEST(JointMemoryTest, StopsAtTheFirstAssignmentThatCanBePlanned) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(
-      refused([&](Problem* p) { p->request.stop = stop.get_token(); }).code,
-      Code::kCancelled);
+  JointMemoryProblem problem = LittleMemory();
+  problem.request.stop = stop.get_token();
+  const auto joint = SolveJointMemory(problem);
+  ASSERT_TRUE(joint) << joint.error().message;
+  EXPECT_TRUE(joint->cut_off);
+  EXPECT_LE(joint->lower_bound, joint->assignment.makespan);
+  EXPECT_LE(joint->least, joint->lower_bound);
+  const auto best = SolveJointMemory(LittleMemory());
+  ASSERT_TRUE(best) << best.error().message;
+  EXPECT_LE(joint->lower_bound, best->assignment.makespan);
+  EXPECT_LE(best->assignment.makespan, joint->assignment.makespan);
+}
+
+TEST(JointMemoryTest, SaysWhyAGpuHasItsShare) {
+  JointMemoryProblem problem = LittleMemory();
+  problem.policy = FindMemoryPolicy("vdnn-ext").value();
+  const auto joint = SolveJointMemory(problem);
+  ASSERT_TRUE(joint) << joint.error().message;
+  EXPECT_THAT(WhyShare(problem, *joint, 1),
+              testing::AllOf(testing::HasSubstr("to the host and"),
+                             testing::HasSubstr("would fit whole")));
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ test('a plan shows its ranks, kernels, fronts and arena', async () => {
   assert.match(await page.locator('.facts').innerText(), /alexnet, revision 1/);
   assert.match(await page.locator('.facts').innerText(), /at most 64 MiB a kernel/);
   assert.match(await page.locator('.facts').innerText(), /predicted \(convolutions only\)/i);
-  await page.getByText('they do not consider the GPUs').waitFor();
+  await page.getByText('Predicted times and shares count convolutions only').waitFor();
   assert.match(await chart('Ranks'), /rank 0, .*132u, 256 images: planned .* ms, undivided .* ms/);
   assert.match(await chart('Kernels'), /conv2 backward filter: planned/);
   const kernels = await rows(page, 'Kernels');

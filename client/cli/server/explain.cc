@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -201,7 +202,83 @@ std::string ExplanationText(const Explanation& explanation) {
         "what one more GPU would bring is not known: no smaller shares were "
         "measured; `ucudnn plan --ranks` has them measured\n";
   }
-  text += fmt::format("{}\n", kPredictionNote);
+  text += fmt::format("{}\n", kConvolutionsNote);
+  return text;
+}
+
+// The time of tasks that run more than once in a round, beyond their first run;
+// null if the plan has no events.
+Json ComputedAgain(const Json& memory) {
+  if (!memory.is_object() || !memory.contains("rounds")) return nullptr;
+  double again = 0;
+  for (const Json& round : memory["rounds"]) {
+    std::set<std::string> ran;
+    for (const Json& event : round["events"]) {
+      if (event.value("op", "") != "compute") continue;
+      if (ran.insert(event["task"]).second) continue;
+      again += event["dur_us"].get<double>() * round.value("count", 1);
+    }
+  }
+  return again;
+}
+
+// What a rank's memory plan does to stay within its budget, and what that costs
+// it: an iteration with all memory, and every task at its fastest, takes
+// `ideal`. Members that plans of older versions lack are null.
+Json MemoryExplanationJson(const JobPlan& plan) {
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
+    const RankPlan& rank = plan.ranks[r];
+    Json& json = ranks.emplace_back(
+        Json{{"rank", r},
+             {"device_kind", rank.device_kind},
+             {"batch", rank.batch.count()},
+             {"time_us", Microseconds(rank.workspace->total_time)},
+             {"why", rank.reason}});
+    const DeviceMemoryPlan* const of_rank = MemoryPlanOf(plan, r);
+    if (of_rank == nullptr) continue;
+    const Json memory = Json::parse(of_rank->plan, nullptr, false);
+    for (const char* member :
+         {"budget_bytes", "peak_bytes", "ideal_time_us", "ideal_bytes",
+          "stall_us", "offloaded_bytes", "prefetched_bytes", "sub_batch"}) {
+      json[member] = memory.is_object() && memory.contains(member)
+                         ? memory[member]
+                         : Json(nullptr);
+    }
+    json["computed_again_us"] = ComputedAgain(memory);
+  }
+  return {{"predicted_us", Microseconds(plan.predicted)},
+          {"lower_bound_us", Microseconds(plan.lower_bound)},
+          {"ranks", std::move(ranks)},
+          {"reasons", plan.reasons}};
+}
+
+std::string MemoryExplanationText(const JobPlan& plan) {
+  const Json explanation = MemoryExplanationJson(plan);
+  const auto size = [](const Json& rank, const char* member) {
+    return rank.contains(member) && rank[member].is_number_integer()
+               ? HumanBytes(Bytes(rank[member].get<std::int64_t>()))
+               : "-";
+  };
+  const auto time = [](const Json& rank, const char* member) {
+    return rank.contains(member) && rank[member].is_number()
+               ? HumanTime(Nanoseconds(
+                     std::llround(rank[member].get<double>() * 1000)))
+               : "-";
+  };
+  Table table({"RANK", "DEVICE KIND", "BUDGET", "PEAK", "WHOLE", "BATCH",
+               "TIME", "WITH ALL MEMORY", "WAITS", "COMPUTED AGAIN", "TO HOST",
+               "WHY"});
+  for (const Json& rank : explanation["ranks"]) {
+    table.AddRow({rank["rank"].dump(), rank["device_kind"],
+                  size(rank, "budget_bytes"), size(rank, "peak_bytes"),
+                  size(rank, "ideal_bytes"), rank["batch"].dump(),
+                  time(rank, "time_us"), time(rank, "ideal_time_us"),
+                  time(rank, "stall_us"), time(rank, "computed_again_us"),
+                  size(rank, "offloaded_bytes"), rank["why"]});
+  }
+  std::string text = table.Text();
+  for (const std::string& reason : plan.reasons) text += reason + "\n";
   return text;
 }
 
@@ -265,9 +342,8 @@ Status ExplainPlan(const Server& server, const std::string& id,
                           connection->Call(&Stub::GetPlan, ById(id)));
   UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, FromProto(message));
   if (plan.request.memory) {
-    return Fail(Code::kInvalidArgument,
-                "plan {} is a memory plan; plans of workspaces are explained",
-                id);
+    return Print(format, MemoryExplanationJson(plan),
+                 [&] { return MemoryExplanationText(plan); });
   }
   Measurements measurements(*connection);
   UCUDNN_ASSIGN_OR_RETURN(const Explanation explanation,
@@ -283,9 +359,11 @@ void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   CLI::App* explain = app.add_subcommand(
       "explain",
-      "Say kernel by kernel why a plan is as it is: what binds, what comes "
-      "next, and what a larger limit or one more GPU would bring, by the "
-      "measurements known now");
+      "Say why a plan is as it is. Of kernels: what binds, what comes next, "
+      "and "
+      "what a larger limit or one more GPU would bring, by the measurements "
+      "known now. Of memory plans: why each rank has its share, and what its "
+      "budget costs it");
   explain->add_option("PLAN", *id, "The plan; see `ucudnn plans`")->required();
   AddOutputOption(explain, format.get());
   explain->callback([&server, id, format, chosen] {

@@ -165,7 +165,7 @@ std::string JobText(const v1::Job& job) {
   text +=
       "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
       "the part of a step that the plan predicts.\n";
-  text += fmt::format("{}\n", kPredictionNote);
+  text += fmt::format("{}\n", kConvolutionsNote);
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
   for (const v1::IdleDevices& idle : job.idle_devices()) {
     text += fmt::format(

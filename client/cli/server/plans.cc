@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/files/file.h"
 #include "base/plan/prediction.h"
@@ -31,10 +33,11 @@ struct RequestOptions {
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
-  std::optional<Bytes> memory_budget;
+  std::vector<Bytes> memory_budgets;  // empty: no memory plan
   std::string memory_policy = "best";
   bool recompute = false;
   bool offload_weights = false;
+  bool momentum = false;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
   std::vector<std::string> kinds;
   int ranks = 1;
@@ -71,17 +74,17 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
           ->add_option_function<std::string>(
               "--memory-budget",
               [options](const std::string& text) {
-                const auto size = ParseBytes(text);
-                if (!size) {
+                const auto budgets = ParseBudgets(text);
+                if (!budgets) {
                   throw CLI::ValidationError("--memory-budget",
-                                             size.error().message);
+                                             budgets.error().message);
                 }
-                options->memory_budget = *size;
+                options->memory_budgets = *budgets;
               },
-              "Device memory of each rank, such as 12GiB: plans whole training "
-              "iterations within it, see docs/memory.md; 0: all that the "
-              "device has")
-          ->option_text("SIZE");
+              "Device memory of all ranks, such as 12GiB, or of each, such as "
+              "6GiB,2GiB: plans shares and whole training iterations within "
+              "it, see docs/memory.md; 0: all that the device has")
+          ->option_text("SIZE[,...]");
   command
       ->add_option("--memory-policy", options->memory_policy,
                    "As solve memory --policy, except all")
@@ -96,9 +99,15 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
       ->add_flag("--offload-weights", options->offload_weights,
                  "The memory plan may keep weights on the host")
       ->needs(budget);
+  command
+      ->add_flag("--momentum", options->momentum,
+                 "Updates keep a momentum for each weight, on the device")
+      ->needs(budget);
   AddBatchPolicyOption(command, &options->policy);
   command
-      ->add_option("--ranks", options->ranks, "How many ranks share the batch")
+      ->add_option("--ranks", options->ranks,
+                   "How many ranks share the batch; as many as there are "
+                   "kinds or memory budgets, if several, else 1")
       ->check(CLI::Range(1, 65536))
       ->option_text("N");
   command
@@ -147,24 +156,39 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());
-  if (options.memory_budget) {
+  if (!options.memory_budgets.empty()) {
     v1::MemoryPlanRequest& memory = *request.mutable_memory();
-    memory.set_budget_bytes(options.memory_budget->count());
+    if (options.memory_budgets.size() == 1) {
+      memory.set_budget_bytes(options.memory_budgets[0].count());
+    } else {
+      for (const Bytes budget : options.memory_budgets) {
+        memory.add_rank_budget_bytes(budget.count());
+      }
+    }
     memory.set_policy(options.memory_policy);
     memory.set_recompute(options.recompute);
     memory.set_offload_weights(options.offload_weights);
+    memory.set_momentum(options.momentum);
   }
   request.set_batch_policy(std::string(Name(options.policy)));
   request.set_precision(options.precision);
   request.set_layout(options.layout);
   UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
                           KindsNamed(connection, options.kinds));
-  const auto ranks = static_cast<std::size_t>(options.ranks);
-  if (kinds.size() > 1 && ranks != 1 && kinds.size() != ranks) {
+  const std::size_t budgets = options.memory_budgets.size();
+  auto ranks = static_cast<std::size_t>(options.ranks);
+  if (ranks == 1) ranks = std::max({kinds.size(), budgets, ranks});
+  if (kinds.size() > 1 && kinds.size() != ranks) {
     return Fail(Code::kInvalidArgument,
-                "--device-kind names {} kinds, --ranks is {}; one kind, or "
-                "one for each rank, is accepted",
+                "--device-kind names {} kinds for {} ranks; one kind, or one "
+                "for each rank, is accepted",
                 kinds.size(), ranks);
+  }
+  if (budgets > 1 && budgets != ranks) {
+    return Fail(Code::kInvalidArgument,
+                "--memory-budget has {} sizes for {} ranks; one size, or one "
+                "for each rank, is accepted",
+                budgets, ranks);
   }
   if (kinds.empty()) {
     // Looked up once, because devices may come and go while the command waits.
@@ -179,7 +203,15 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
 
 std::string LimitText(const v1::PlanRequest& request) {
   if (request.has_memory()) {
-    const Bytes budget(request.memory().budget_bytes());
+    const v1::MemoryPlanRequest& memory = request.memory();
+    if (memory.rank_budget_bytes_size() > 0) {
+      const auto [least, most] =
+          std::ranges::minmax(memory.rank_budget_bytes());
+      return fmt::format("{} to {} of memory",
+                         least == 0 ? "0" : HumanBytes(Bytes(least)),
+                         HumanBytes(Bytes(most)));
+    }
+    const Bytes budget(memory.budget_bytes());
     return budget == Bytes(0) ? "all memory"
                               : fmt::format("{} of memory", HumanBytes(budget));
   }
@@ -298,6 +330,10 @@ List Plans() {
           }};
 }
 
+std::string SizeText(bool known, std::int64_t bytes) {
+  return known ? HumanBytes(Bytes(bytes)) : "-";
+}
+
 }  // namespace
 
 std::string PlanText(const v1::Plan& plan) {
@@ -305,23 +341,34 @@ std::string PlanText(const v1::Plan& plan) {
       fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
                   plan.request().network(), plan.request().batch(),
                   LimitText(plan.request()), plan.request().batch_policy());
-  Table ranks({"RANK", "DEVICE KIND", "BATCH", "WEIGHT",
-               plan.request().has_memory() ? "PREDICTED"
-                                           : std::string(kPredictedHeading),
-               "UNDIVIDED", "WHY"});
+  const bool memory = plan.request().has_memory();
+  Table ranks(memory ? std::vector<std::string>{"RANK", "DEVICE KIND", "BUDGET",
+                                                "PEAK", "BATCH", "WEIGHT",
+                                                "PREDICTED", "WHY"}
+                     : std::vector<std::string>{
+                           "RANK", "DEVICE KIND", "BATCH", "WEIGHT",
+                           std::string(kPredictedHeading), "UNDIVIDED", "WHY"});
   // Ranks with the same kind and batch run the same kernels.
   std::set<std::pair<std::string, std::int64_t>> shown;
   std::string kernels;
   for (const v1::RankPlan& rank : plan.ranks()) {
     const v1::WorkspacePlan& workspace = WorkspaceOf(plan, rank.rank());
-    ranks.AddRow({std::to_string(rank.rank()), rank.device_kind(),
-                  std::to_string(rank.batch()),
-                  fmt::format("{:.4f}", rank.weight()),
-                  HumanTime(Nanoseconds(workspace.total_time_ns())),
-                  workspace.has_undivided_time_ns()
-                      ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
-                      : "-",
-                  rank.reason()});
+    std::vector<std::string> row = {std::to_string(rank.rank()),
+                                    rank.device_kind()};
+    if (memory) {
+      row.push_back(SizeText(rank.has_memory(), rank.memory().budget_bytes()));
+      row.push_back(SizeText(rank.has_memory(), rank.memory().peak_bytes()));
+    }
+    row.push_back(std::to_string(rank.batch()));
+    row.push_back(fmt::format("{:.4f}", rank.weight()));
+    row.push_back(HumanTime(Nanoseconds(workspace.total_time_ns())));
+    if (!memory) {
+      row.push_back(workspace.has_undivided_time_ns()
+                        ? HumanTime(Nanoseconds(workspace.undivided_time_ns()))
+                        : "-");
+    }
+    row.push_back(rank.reason());
+    ranks.AddRow(std::move(row));
     if (rank.batch() == 0 || plan.memory_plans_size() > 0 ||
         !shown.emplace(rank.device_kind(), rank.batch()).second) {
       continue;
@@ -331,11 +378,12 @@ std::string PlanText(const v1::Plan& plan) {
         fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
     kernels += read ? PlanTable(*read) : read.error().message + "\n";
   }
-  for (const v1::DeviceMemoryPlan& memory : plan.memory_plans()) {
+  for (const v1::DeviceMemoryPlan& of_kind : plan.memory_plans()) {
     const auto json =
-        nlohmann::ordered_json::parse(memory.plan_json(), nullptr, false);
-    kernels +=
-        fmt::format("\nbatch {} on {}\n", memory.batch(), memory.device_kind());
+        nlohmann::ordered_json::parse(of_kind.plan_json(), nullptr, false);
+    kernels += fmt::format("\nbatch {} on {} with {}\n", of_kind.batch(),
+                           of_kind.device_kind(),
+                           HumanBytes(Bytes(of_kind.budget_bytes())));
     kernels += json.is_object() ? MemorySummary(json)
                                 : "its memory plan cannot be read\n";
   }
@@ -351,8 +399,7 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddPlanOptions(plan, options.get());
   plan->add_option(
           "--save", options->save,
-          "Also write the plan to this file; jobs take one without a memory "
-          "plan as UCUDNN_PLAN_FILE")
+          "Also write the plan to this file; jobs take it as UCUDNN_PLAN_FILE")
       ->option_text("FILE");
   plan->callback([&server, options, chosen] {
     *chosen = [&server, options] { return MakePlan(server, *options); };

@@ -142,6 +142,7 @@ class Session {
   std::string device() const { return ucudnn_session_device(get()); }
   std::string device_kind() const { return ucudnn_session_device_kind(get()); }
   std::string plan_json() const { return ucudnn_session_plan_json(get()); }
+  std::string memory_plan() const { return ucudnn_session_memory_plan(get()); }
   std::vector<std::string> notes() const {
     std::vector<std::string> notes;
     while (const char* note = ucudnn_session_note(get(), notes.size())) {

@@ -116,6 +116,15 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *                          UCUDNN_WORKSPACE_LIMIT
  *   total_workspace        for all kernels together; default: no such limit;
  *                          UCUDNN_TOTAL_WORKSPACE_SIZE
+ *   memory_budget          plans whole iterations within so much of each rank's
+ *                          device memory, instead of kernels within a
+ *                          workspace: "6GiB", or one for each rank,
+ *                          "6GiB,2GiB"; 0: all that the device has. Needs a
+ *                          coordinator or a plan file. As does each of:
+ *   memory_policy          best (default) or another one of docs/memory.md
+ *   recompute              1: activations may be computed again; 0 (default)
+ *   offload_weights        1: weights may live on the host; 0 (default)
+ *   momentum               1: updates keep one for each weight; 0 (default)
  *   batch_policy           powerOfTwo (default), all, undivided, or adaptive
  *                          (measures only the sizes that plans need);
  *                          UCUDNN_BATCH_SIZE_POLICY
@@ -163,8 +172,8 @@ UCUDNN_API int64_t ucudnn_session_first_image(const ucudnn_session* session);
 UCUDNN_API double ucudnn_session_weight(const ucudnn_session* session);
 UCUDNN_API int64_t ucudnn_session_global_batch(const ucudnn_session* session);
 /* The predicted time of one step, in milliseconds: on this rank, and on the
- * slowest rank; convolutions only. Shares do not consider the GPUs' memory. 0
- * if nothing was measured. */
+ * slowest rank: of convolutions only, or, if ranks have memory plans, of whole
+ * iterations. 0 if nothing was measured. */
 UCUDNN_API double ucudnn_session_predicted_ms(const ucudnn_session* session);
 UCUDNN_API double ucudnn_session_predicted_step_ms(
     const ucudnn_session* session);
@@ -191,6 +200,36 @@ UCUDNN_API const char* ucudnn_session_device_kind(
 /* The plan of all ranks, as `ucudnn show plan -o json` prints it; "" if memory
  * runs out. */
 UCUDNN_API const char* ucudnn_session_plan_json(ucudnn_session* session);
+
+/* This rank's memory plan, as `ucudnn solve memory -o json` prints it, with its
+ * training graph as "graph"; "" if it has none: the rank has no images, the job
+ * did not ask for one (memory_budget), there is no coordinator
+ * (ucudnn_session_source: "undivided"), or memory runs out. It needs
+ * "peak_bytes" of device memory, one range, in which blocks lie at the offsets
+ * of their events.
+ *
+ * An execution of it is safe, whatever its tasks and copies take, if it keeps
+ * this order. "resident" blocks have their contents before the first round.
+ * Rounds run one after the other, each "count" times; before each, the images
+ * and labels of its part are loaded. In a round, the events are gone through as
+ * they are listed:
+ *
+ *   compute            enqueue the task on the stream "compute" (updates of
+ *                      the host: on a thread of theirs), in "parts" if it has
+ *                      them, with its workspace at the event's offset
+ *   offload, prefetch  enqueue a copy of the block to the host, or back, on a
+ *                      stream of its own for each "stream" that is named
+ *   sync, alloc, free  enqueue nothing; alloc tells where a block lies until
+ *                      its free
+ *   "after"            before what is enqueued, let its stream wait for each
+ *                      of these events: an event that enqueues nothing has
+ *                      ended when those before it on its stream, and those
+ *                      that it waits for, have
+ *
+ * Weight gradients add up over rounds. If the job has several ranks, they are
+ * summed before the first task whose kind is "update". */
+UCUDNN_API const char* ucudnn_session_memory_plan(
+    const ucudnn_session* session);
 
 /* A kernel that this rank runs: one operation of one layer. */
 typedef struct ucudnn_kernel {

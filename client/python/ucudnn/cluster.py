@@ -131,10 +131,17 @@ class ProfileSummary:
 class MemoryRequest:
     """Whole iterations within device memory instead of workspaces."""
 
-    budget_bytes: int = 0  # 0: the device model's memory
+    budget_bytes: int = 0  # of each rank; 0: the device model's memory
     policy: str = "best"
     recompute: bool = False
     offload_weights: bool = False
+    rank_budget_bytes: List[int] = field(default_factory=list)  # instead
+    momentum: bool = False
+
+    def budget_text(self) -> str:
+        """For people."""
+        budgets = self.rank_budget_bytes or [self.budget_bytes]
+        return ", ".join(map(size_text, budgets))
 
 
 @dataclass(frozen=True)
@@ -155,10 +162,18 @@ class PlanRequest:
     def limit_text(self) -> str:
         """For people."""
         if self.memory is not None:
-            return f"{size_text(self.memory.budget_bytes)} of device memory"
+            return f"{self.memory.budget_text()} of device memory"
         if self.total_workspace_bytes:
             return f"{size_text(self.total_workspace_bytes)} for all kernels"
         return f"{size_text(self.workspace_limit_bytes)} for each kernel"
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """What a rank needs on its device under its memory plan."""
+
+    budget_bytes: int
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -172,16 +187,18 @@ class RankPlan:
     reason: str = ""
     workspace: Optional[WorkspacePlan] = None
     workspace_of_rank: Optional[int] = None  # the rank that it is shared with
+    memory: Optional[RankMemory] = None
 
 
 @dataclass(frozen=True)
 class DeviceMemoryPlan:
-    """The memory plan of all ranks with this kind and batch, as JSON that
+    """The memory plan of all ranks with this kind, batch and budget, as JSON that
     MemoryPlan.from_json reads."""
 
     device_kind: str
     batch: int
     plan: Dict[str, Any]
+    budget_bytes: int = 0
 
 
 @dataclass(frozen=True, repr=False)

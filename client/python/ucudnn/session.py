@@ -10,7 +10,8 @@
 ...         ...
 
 Options are those of ucudnn_options_set in ucudnn/ucudnn.h: batch, network,
-network_file, network_csv, precision, layout, workspace_limit, device and so on.
+network_file, network_csv, precision, layout, workspace_limit, memory_budget,
+device and so on.
 All ranks must make collective calls in the same order. These have the same
 outcome on all ranks, raise ucudnn.Error if they fail, and return within
 agree_within_ms. One thread at a time uses a session.
@@ -38,6 +39,7 @@ _TEXTS = (
     "device",
     "device_kind",
     "plan_json",
+    "memory_plan",
 )
 _TYPES = {"f": 0, "d": 1}  # of a buffer's elements
 _GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
@@ -238,8 +240,8 @@ class Session:
 
     @property
     def predicted_ms(self) -> float:
-        """Predicted time of this rank's step, convolutions only, in milliseconds;
-        0 if nothing was measured."""
+        """Predicted time of this rank's step in milliseconds: of convolutions only,
+        or, with memory plans, of the whole iteration; 0 if nothing was measured."""
         return float(self._get("predicted_ms"))
 
     @property
@@ -300,6 +302,15 @@ class Session:
     def plan(self) -> Dict[str, Any]:
         """The plan of all ranks, as `ucudnn show plan -o json` prints it."""
         plan: Dict[str, Any] = json.loads(self._text("plan_json"))
+        return plan
+
+    @property
+    def memory_plan(self) -> Optional[Dict[str, Any]]:
+        """This rank's memory plan, as `ucudnn solve memory -o json` prints it,
+        with its training graph as "graph"; None if it has none. The header
+        ucudnn/ucudnn.h tells the order that makes executing it safe."""
+        text = self._text("memory_plan")
+        plan: Optional[Dict[str, Any]] = json.loads(text) if text else None
         return plan
 
     def report_step(self, milliseconds: float) -> None:

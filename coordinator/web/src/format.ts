@@ -4,8 +4,7 @@ import type { DeviceKind } from './types.js';
 
 // How far predicted times and shares reach, but for memory plans.
 export const kPredicted = 'Predicted (convolutions only)';
-export const kPredictionNote =
-  'Predicted times and shares count convolutions only; they do not consider the GPUs’ memory.';
+export const kPredictionNote = 'Predicted times and shares count convolutions only.';
 
 function significant(value: number): string {
   const magnitude = Math.abs(value);

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "tests/client/tiny_memory_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/fake_device.h"
 
@@ -124,6 +128,87 @@ TEST(CheckOnDeviceTest, SaysWhatTheDeviceCannotRun) {
   EXPECT_THAT(CheckOnDevice(device, plan).error().message,
               HasSubstr("conv1 forward: device fake-0 has no algorithm lavish "
                         " for 2 images"));
+}
+
+JobRequest MemoryRequestOf(std::vector<Bytes> budgets) {
+  JobRequest request = kRequest;
+  request.workspace_limit = Bytes(0);
+  request.memory.emplace().budgets = std::move(budgets);
+  return request;
+}
+
+TEST(CheckMemoryPlanTest, AcceptsMemoryPlansOfTheJobsNetwork) {
+  const JobRequest request = MemoryRequestOf({1_MiB, 64_KiB});
+  const JobPlan plan = TinyMemoryPlan(request, {5, 3});
+  const Status fits = CheckPlan(plan, request, Kernels(), true);
+  EXPECT_TRUE(fits) << fits.error().message;
+  // A plan file may have them although the job did not ask.
+  EXPECT_TRUE(CheckPlan(plan, kRequest, Kernels(), true));
+  for (const std::size_t rank : {0U, 1U}) {
+    const Status runs = CheckMemoryPlan(plan, rank, Kernels(), 1_MiB);
+    EXPECT_TRUE(runs) << runs.error().message;
+  }
+  const JobPlan one = TinyMemoryPlan(request, {8, 0});
+  EXPECT_TRUE(CheckPlan(one, request, Kernels(), true));
+  EXPECT_TRUE(CheckMemoryPlan(one, 1, Kernels(), 1_MiB));
+}
+
+TEST(CheckMemoryPlanTest, SaysWhatTheJobDidNotAskFor) {
+  const JobRequest request = MemoryRequestOf({1_MiB, 64_KiB});
+  const auto why = [&](const JobPlan& plan, const JobRequest& wanted) {
+    const Status fits = CheckPlan(plan, wanted, Kernels(), true);
+    return fits ? std::string() : fits.error().message;
+  };
+  EXPECT_THAT(why(TinyPlan(kRequest, {5, 3}), request),
+              HasSubstr("it has no memory plans, the job asks for them"));
+  JobPlan plan = TinyMemoryPlan(request, {5, 3});
+  plan.memory_plans.pop_back();
+  EXPECT_THAT(why(plan, request),
+              HasSubstr("for rank 1: it has no memory plan of 3 images"));
+  plan = TinyMemoryPlan(request, {5, 3});
+  EXPECT_THAT(why(plan, MemoryRequestOf({1_KiB})),
+              HasSubstr("the job's budget is 1KiB"));
+  JobRequest with_momentum = request;
+  with_momentum.memory->momentum = true;
+  EXPECT_THAT(why(plan, with_momentum), HasSubstr("no momentum"));
+}
+
+TEST(CheckMemoryPlanTest, SaysWhyADeviceCannotRunIt) {
+  const JobRequest request = MemoryRequestOf({1_MiB});
+  using Json = nlohmann::ordered_json;
+  const auto why = [&](const std::function<void(JobPlan&, Json&)>& change,
+                       Bytes memory = 1_MiB) {
+    JobPlan plan = TinyMemoryPlan(request, {5, 3});
+    Json body = Json::parse(plan.memory_plans[0].plan);
+    change(plan, body);
+    plan.memory_plans[0].plan = body.dump();
+    const Status runs = CheckMemoryPlan(plan, 0, Kernels(), memory);
+    return runs ? std::string() : runs.error().message;
+  };
+  const auto nothing = [](JobPlan&, Json&) {};
+  EXPECT_EQ(why(nothing), "");
+  EXPECT_THAT(why(nothing, 1_KiB), HasSubstr("the device has 1KiB"));
+  EXPECT_THAT(why([](JobPlan& p, Json&) { p.ranks[0].batch = BatchSize(4); }),
+              HasSubstr("there is no memory plan"));
+  EXPECT_THAT(why([](JobPlan& p, Json&) {
+                p.ranks[0].batch = p.memory_plans[0].batch = BatchSize(4);
+              }),
+              HasSubstr("is for 5 images, the rank has 4"));
+  EXPECT_THAT(why([](JobPlan&, Json& body) { body.erase("graph"); }),
+              HasSubstr("memory plan.graph"));
+  EXPECT_THAT(why([](JobPlan&, Json& body) {
+                for (Json& task : body["graph"]["tasks"]) {
+                  if (!task.contains("problem")) continue;
+                  std::string text = task["problem"];
+                  text.replace(text.find("k3"), 2, "k4");
+                  task["problem"] = text;
+                }
+              }),
+              HasSubstr("a network with other convolutions"));
+  EXPECT_THAT(why([](JobPlan&, Json& body) {
+                body["rounds"][0]["events"].back()["start_us"] = 0;
+              }),
+              HasSubstr("is not safe: R"));
 }
 
 }  // namespace

@@ -58,6 +58,10 @@ Json Run(const Settings& settings, FakeDevice& device) {
   if (settings.Number("filters", 0) > 0) {
     options.network.layers[1].geometry.filters = settings.Number("filters", 0);
   }
+  if (const std::string budgets = settings.Text("memory", "");
+      !budgets.empty()) {
+    options.memory.emplace().budgets = ParseBudgets(budgets).value();
+  }
   options.precision =
       ParsePrecision(settings.Text("precision", "FP32")).value();
   options.batch = BatchSize(settings.Number("batch", 8));
@@ -82,6 +86,8 @@ Json Run(const Settings& settings, FakeDevice& device) {
   json["weight"] = s.weight();
   json["first_image"] = s.first_image().count();
   json["ranks_on_device"] = s.ranks_on_device();
+  json["memory_plan"] =
+      s.memory_plan() == nullptr ? Json() : Json::parse(*s.memory_plan());
   json["plan"] = Json::parse(ToJsonText(s.plan()));
   return json;
 }

@@ -17,6 +17,7 @@
 
 #include "base/files/file.h"
 #include "proto/convert_plan.h"
+#include "tests/client/tiny_memory_plan.h"
 #include "tests/client/tiny_network.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
@@ -118,6 +119,68 @@ TEST_F(SessionTest, GivesEveryRankItsShareOfThePlan) {
                          "A/1u/1GiB/fake-1.0"}));
   EXPECT_THAT(PlanCalls(), ElementsAre("CreatePlan"));
   EXPECT_THAT(reports(), IsEmpty());
+}
+
+TEST_F(SessionTest, GivesEveryRankItsMemoryPlan) {
+  coordinator_.create_plan =
+      [](const v1::PlanRequest& message) -> Result<v1::Plan> {
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
+    EXPECT_EQ(request.memory->budgets,
+              (std::vector<Bytes>{1_MiB, 64_KiB, 1_MiB}));
+    return ToProto(TinyMemoryPlan(request, {5, 3, 0}));
+  };
+  const auto is_planned = [](const std::vector<Json>& ranks) {
+    const std::vector<Bytes> budgets = {1_MiB, 64_KiB};
+    for (std::size_t r = 0; r < 2; ++r) {
+      const Json& plan = ranks[r]["memory_plan"];
+      EXPECT_EQ(plan["batch"], ranks[r]["batch"]) << ranks[r].dump(2);
+      EXPECT_EQ(plan["budget_bytes"], budgets[r].count());
+      EXPECT_EQ(plan["graph"]["batch"], ranks[r]["batch"]);
+    }
+    EXPECT_TRUE(ranks[2]["memory_plan"].is_null());
+  };
+  const std::string memory = "memory=1MiB,64KiB,1MiB";
+  auto ranks = Job(3, {memory}, {Coordinator()});
+  EXPECT_EQ(ranks[0]["source"], "coordinator") << ranks[0].dump(2);
+  is_planned(ranks);
+
+  // Without the coordinator: from the cache, from a file, and none at all.
+  const std::string file = folder_ / "plan.json";
+  std::ofstream(file) << ranks[0]["plan"].dump();
+  ranks = Job(3, {memory});
+  EXPECT_EQ(ranks[0]["source"], "cache") << ranks[0].dump(2);
+  is_planned(ranks);
+  ranks = Job(3, {}, {"UCUDNN_PLAN_FILE=" + file});
+  EXPECT_EQ(ranks[0]["source"], "plan file") << ranks[0].dump(2);
+  is_planned(ranks);
+  ranks = Job(2, {"memory=1MiB"});
+  for (const Json& rank : ranks) {
+    EXPECT_EQ(rank["source"], "undivided") << rank.dump(2);
+    EXPECT_EQ(rank["batch"], 4);
+    EXPECT_TRUE(rank["memory_plan"].is_null());
+    EXPECT_TRUE(rank["plan"]["ranks"][0]["workspace"]["kernels"].empty());
+  }
+  ranks = Job(3, {"memory=1MiB,2MiB"});
+  EXPECT_EQ(ranks[2]["code"], "INVALID_ARGUMENT") << ranks[2].dump(2);
+  EXPECT_THAT(std::string(ranks[2]["message"]),
+              HasSubstr("one, or one for each of 3 ranks"));
+}
+
+TEST_F(SessionTest, PassesOverAMemoryPlanThatIsNotSafe) {
+  coordinator_.create_plan =
+      [](const v1::PlanRequest& message) -> Result<v1::Plan> {
+    UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
+    JobPlan plan = TinyMemoryPlan(request, {5, 3});
+    Json body = Json::parse(plan.memory_plans[1].plan);
+    body["rounds"][0]["events"].back()["start_us"] = 0;
+    plan.memory_plans[1].plan = body.dump();
+    return ToProto(plan);
+  };
+  for (const Json& rank : Job(2, {"memory=1MiB"}, {Coordinator()})) {
+    EXPECT_EQ(rank["source"], "undivided") << rank.dump(2);
+    EXPECT_THAT(std::string(rank["reason"]),
+                AllOf(HasSubstr("rank 1"), HasSubstr("is not safe: R")));
+  }
 }
 
 TEST_F(SessionTest, RefusesAJobWithoutANetwork) {

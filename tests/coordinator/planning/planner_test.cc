@@ -13,6 +13,7 @@ namespace ucudnn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -332,6 +333,65 @@ TEST(PlannerTest, DistinguishesInputs) {
   EXPECT_NE(InputsText(network, request, profiles, kSolverVersion + 1), text);
   profiles[kFast].begin()->second[0].time += Nanoseconds(1);
   EXPECT_NE(InputsText(network, request, profiles), text);
+}
+
+// Iterations that need 1 MiB an image.
+PlainMemory RoomFor(const JobRequest& request, std::int64_t fast,
+                    std::int64_t slow) {
+  PlainMemory memory;
+  for (std::int64_t b = 0; b <= request.batch.count(); ++b) {
+    memory.live.push_back(1_MiB * b);
+  }
+  // The kernels' workspace takes less than an image.
+  memory.devices = {{kFast, 1_MiB * (fast + 1) - 1_B},
+                    {kSlow, 1_MiB * (slow + 1) - 1_B}};
+  return memory;
+}
+
+TEST(PlannerTest, AKindNeverGetsMoreThanItHasRoomFor) {
+  const Network network = OneLayer();
+  JobRequest request = Request(12, {kFast, kSlow});
+  request.policy = BatchPolicy::kAll;
+  const auto profiles =
+      Measured(network, request, {{kFast, 100}, {kSlow, 300}});
+  const auto free = MakePlan(network, request, profiles);
+  ASSERT_TRUE(free) << free.error().message;
+  const std::int64_t batch = request.batch.count();
+  for (std::int64_t room = 0; room <= batch; ++room) {
+    const auto plan =
+        MakePlan(network, request, profiles, RoomFor(request, room, batch));
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(plan->ranks[0].batch, BatchSize(room));
+    EXPECT_GE(plan->predicted, free->predicted);
+    if (BatchSize(room) >= free->ranks[0].batch) {
+      EXPECT_EQ(plan->predicted, free->predicted);
+    }
+    if (room < batch) {
+      EXPECT_THAT(plan->reasons,
+                  Contains(HasSubstr(
+                      fmt::format("room for {} images on {}", room, kFast))));
+    }
+  }
+  const auto none = MakePlan(network, request, profiles,
+                             RoomFor(request, batch / 2 - 1, batch / 2 - 1));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(none.error().message,
+              AllOf(HasSubstr(kFast), HasSubstr(kSlow), HasSubstr("MiB"),
+                    HasSubstr("--memory-budget")));
+}
+
+TEST(PlannerTest, SaysWhyMemoryIsNotConsidered) {
+  const Network network = OneLayer();
+  const JobRequest request = Request(12, {kFast});
+  PlainMemory memory;
+  memory.unknown = "there is no device model of X";
+  const auto plan = MakePlan(
+      network, request, Measured(network, request, {{kFast, 100}}), memory);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(plan->reasons,
+              Contains("memory not considered: there is no device "
+                       "model of X"));
 }
 
 }  // namespace

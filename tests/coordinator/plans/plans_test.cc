@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/onnx/network_file.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/measuring/plan_inputs.h"
 #include "coordinator/networks/stored_network.h"
@@ -14,6 +15,7 @@
 #include "proto/convert_plan.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/paths.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -21,8 +23,10 @@ namespace ucudnn {
 namespace {
 
 using test::kKind;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Two coordinators over one database.
 class PlansTest : public ::testing::Test {
@@ -105,6 +109,40 @@ TEST_F(PlansTest, PredictsWhatTheDeviceSustainsOnceThatIsKnown) {
   EXPECT_NEAR(static_cast<double>(second.under_load_ns()), 12'500, 1);
   EXPECT_THAT(second.reasons(), Contains(HasSubstr("25 % more")));
   EXPECT_EQ(two_.plans.CreatePlan(request_)->id(), second.id());
+}
+
+TEST_F(PlansTest, GivesNoDeviceMoreImagesThanItsMemoryHolds) {
+  v1::PutNetworkRequest put;
+  put.set_name("resnet18");
+  put.set_content(
+      ReadNetworkContents(test::DataPath("onnx/resnet18.onnx"), {}).value());
+  ASSERT_TRUE(one_.networks.PutNetwork(put));
+  request_.set_network("resnet18");
+  request_.set_batch(8);
+  ASSERT_EQ(one_.plans.CreatePlan(request_).error().code, Code::kAborted);
+  Measure(5000);
+  const v1::Plan unknown = one_.plans.CreatePlan(request_).value();
+  EXPECT_THAT(unknown.reasons(), Contains(HasSubstr("memory not considered")));
+  const auto with = [&](Bytes memory) {
+    DeviceModel model = DeviceModelPreset("K40").value();
+    model.memory = memory;
+    v1::Profile profile;
+    profile.set_id(kKind);
+    *profile.mutable_device_model()->mutable_model() = ToProto(model);
+    UCUDNN_CHECK(one_.measuring.PutProfile(profile).has_value());
+    return one_.plans.CreatePlan(request_);
+  };
+  const auto enough = with(10_GiB);
+  ASSERT_TRUE(enough) << enough.error().message;
+  EXPECT_EQ(enough->ranks(0).batch(), 8);
+  EXPECT_THAT(enough->reasons(),
+              Not(Contains(HasSubstr("memory not considered"))));
+  const auto little = with(150_MiB);
+  ASSERT_FALSE(little);
+  EXPECT_EQ(little.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(little.error().message,
+              AllOf(HasSubstr(fmt::format("images on {} with 150 MiB", kKind)),
+                    HasSubstr("--memory-budget")));
 }
 
 TEST_F(PlansTest, MakesAPlanAnewThatAnotherCoordinatorDeleted) {

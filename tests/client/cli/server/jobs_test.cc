@@ -84,7 +84,7 @@ TEST_F(JobsCliTest, SayWhatAPredictionCovers) {
     return job;
   };
   EXPECT_THAT(Run({"show", "job", "1234"}).out,
-              AllOf(HasSubstr(kPredictedHeading), HasSubstr(kPredictionNote)));
+              AllOf(HasSubstr(kPredictedHeading), HasSubstr(kConvolutionsNote)));
   coordinator_.replan_job = [](const v1::ReplanJobRequest&) {
     v1::JobRevision revision;
     revision.set_predicted_ns(20'000'000);

@@ -33,10 +33,9 @@ def coordinators_plan(
     url: str, network: str, batch: int, kinds: List[str]
 ) -> SharePlan:
     """The shares of the coordinator's plan for a registered network. They count
-    convolutions only, not PyTorch's whole step, and do not consider the GPUs'
-    memory. If the coordinator has no plan or cannot be reached, even shares, with
-    the reason, which is also warned of. Raises InvalidArgument as the coordinator
-    says."""
+    convolutions only, not PyTorch's whole step. If the coordinator has no plan or
+    cannot be reached, even shares, with the reason, which is also warned of.
+    Raises InvalidArgument as the coordinator says."""
     request = {"network": network, "batch": batch, "device_kinds": kinds}
     try:
         plan = Rest(url, timeout=_WITHIN_S).post(path_of("plans"), request)
