@@ -5,7 +5,7 @@
 
 A ROW is a model with its batch, trained by AdamW on random data in bf16 autocast,
 images channels last: resnet50 (128), convnext (tiny, 64), vit (B/16, 64), gpt2
-(small, 8 x 1024 tokens). Each is a process of its own, with these ways:
+(small, 8 x 1024 tokens), and resnet18 (128) in FP32, channels first. Each is a process of its own, with these ways:
     eager        PyTorch with cudnn.benchmark
     checkpoint   torch.utils.checkpoint, block by block
     compile      torch.compile
@@ -13,6 +13,8 @@ images channels last: resnet50 (128), convnext (tiny, 64), vit (B/16, 64), gpt2
     ours 0.75    ucudnn.torch.compile within three quarters of what "compile" needs
                  above parameters, gradients and the optimizer's state
     ours 0.5     within half of that
+    convolutions ucudnn.torch.compile with convolutions planned within 1 GiB, without a
+                 budget
     offload 0.5  the same as ours 0.5, and values may move to the host
     ours 1       within all of it, and a tenth
     compile 2    torch.compile again, which tells whether the process became slower
@@ -41,14 +43,18 @@ import time
 
 from torch_common import exit_status, laps, peak_of, report, write
 
-ROWS = ("resnet50", "convnext", "vit", "gpt2")
+ROWS = ("resnet50", "convnext", "vit", "gpt2", "resnet18")
 WAYS = ("eager", "checkpoint", "compile", "ours 0.5", "ours 0.75", "pytorch 0.5",
-        "offload 0.5", "ours 1", "compile graphs", "ours graphs 0.5", "ours graphs 0.75", "compile 2")
+        "convolutions", "offload 0.5", "ours 1", "compile graphs", "ours graphs 0.5", "ours graphs 0.75", "compile 2")
 STEPS = 12
 MOST_STEPS = 80  # until a plan is settled
 
 
 # --- On the GPU.
+
+def is_fp32(row):
+    return row == "resnet18"
+
 
 def network(row):
     """A model, its inputs, and the modules that are checkpointed."""
@@ -60,19 +66,20 @@ def network(row):
         model = GPT2LMHeadModel(GPT2Config(use_cache=False))
         tokens = torch.randint(0, 50257, (8, 1024), device="cuda")
         return model.cuda().train(), (tokens,), model.transformer.h
-    batch = 128 if row == "resnet50" else 64
-    model = {"resnet50": models.resnet50, "convnext": models.convnext_tiny,
-             "vit": models.vit_b_16}[row]()
-    model = model.to("cuda", memory_format=torch.channels_last).train()
+    batch = 128 if row.startswith("resnet") else 64
+    model = {"resnet50": models.resnet50, "resnet18": models.resnet18,
+             "convnext": models.convnext_tiny, "vit": models.vit_b_16}[row]()
+    layout = torch.contiguous_format if is_fp32(row) else torch.channels_last
+    model = model.to("cuda", memory_format=layout).train()
     images = torch.randn(batch, 3, 224, 224, device="cuda")
-    images = images.contiguous(memory_format=torch.channels_last)
+    images = images.contiguous(memory_format=layout)
     labels = torch.randint(0, 1000, (batch,), device="cuda")
     blocks = {
         "resnet50": lambda: [b for n in range(1, 5)
                              for b in getattr(model, f"layer{n}")],
         "convnext": lambda: [b for stage in list(model.features)[1::2] for b in stage],
         "vit": lambda: list(model.encoder.layers),
-    }[row]()
+    }.get(row, list)()
     return model, (images, labels), blocks
 
 
@@ -104,6 +111,7 @@ class Step:
     def __init__(self, row, way, told):
         import torch
         self.torch = torch
+        self.half = not is_fp32(row)
         self.model, self.inputs, blocks = network(row)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
         self.forward = self.model
@@ -116,6 +124,11 @@ class Step:
         elif way == "pytorch 0.5":
             torch._functorch.config.activation_memory_budget = 0.5
             self.forward = torch.compile(self.model)
+        elif way == "convolutions":
+            import ucudnn.torch
+            self.forward = ucudnn.torch.compile(self.model, workspace_limit="1GiB")
+            self.budget = torch.cuda.mem_get_info()[1]
+            self.plan = lambda: ucudnn.torch.plan_of(self.forward)
         elif way.startswith(("ours", "offload")):
             import ucudnn.torch
             state = told["compile"]["state"]
@@ -130,7 +143,7 @@ class Step:
         torch = self.torch
         times = [time.perf_counter()]
         self.optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.half):
             if len(self.inputs) == 1:
                 loss = self.forward(self.inputs[0], labels=self.inputs[0]).loss
             else:
@@ -184,7 +197,8 @@ def measured(row, way, told):
             predicted_peak=plan.predicted_peak_bytes,
             plain_peak=plan.plain_peak_bytes, kept=len(plan.kept),
             recomputed=len(plan.recomputed), moved=len(plan.moved),
-            pinned=plan.pinned_bytes, text=str(plan), settled=plan.settled,
+            pinned=plan.pinned_bytes, convolutions=plan.convolutions,
+            convolution_lines=plan.convolution_lines, text=str(plan), settled=plan.settled,
             check=str(plan.check(step)),
             again=[str(one) for one in plan.recomputed])
     return result
@@ -210,6 +224,7 @@ def run_row(row, path, ends):
                         format="%(asctime)s %(message)s")
     logging.getLogger("ucudnn").setLevel(logging.DEBUG)
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = not is_fp32(row)
     with open(path, encoding="utf-8") as file:
         every = json.load(file)
     told = every.setdefault(row, {})
@@ -236,7 +251,7 @@ def run_row(row, path, ends):
         torch._functorch.config.activation_memory_budget = 1.0
         write(every, path)
         print({name: value for name, value in told[way].items()
-               if name not in ("again", "losses", "kernels")}, flush=True)
+               if name not in ("again", "losses", "kernels", "peaks")}, flush=True)
     write(every, path)
 
 
@@ -257,6 +272,10 @@ def goals_of(row):
         yield f"{way}: plain time predicted within {off:.3f} of 0.05", off <= 0.05
         yield (f"{way}: {ours['ms'] / plain['ms']:.3f} of torch.compile's time",
                ours["ms"] <= 1.25 * plain["ms"])
+    ours, plain = row.get("convolutions", {}), row.get("compile", {})
+    if "ms" in ours and "ms" in plain:
+        yield (f"convolutions: {ours['ms'] / plain['ms']:.3f} of torch.compile's time",
+               ours["ms"] <= 1.01 * plain["ms"])
 
 
 def lines_of(told):

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from compiled_models import INDUCTOR, MODELS, Training
+from compiled_models import INDUCTOR, MODELS, Training, images
 
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.convolution import contest, operators
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -82,6 +83,23 @@ def test_no_more_leaves_than_the_host_has():
     assert plan.recomputed and not plan.moved and plan.pinned_bytes == 0
     training, _ = trained("cnn", budget=plain // 2, host_budget=8 * plain, steps=1)
     assert ucudnn.torch.plan_of(training.model).pinned_bytes <= 8 * plain
+
+
+def test_convolutions_are_planned_within_the_graph(monkeypatch):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)  # whatever they take
+    monkeypatch.setattr(operators, "_known", {})
+    losses, gradients, plain = plain_of("cnn")
+    training, others = trained("cnn", budget=plain // 2, workspace_limit="1MiB")
+    assert len(operators._known) >= 2  # a forward and a backward operator
+    assert others == pytest.approx(losses, rel=1e-4)
+    for one, other in zip(training.gradients(), gradients):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-4)
+    plan = ucudnn.torch.plan_of(training.compiled)
+    assert plan.convolutions and plan.recomputed
+    at = [line.partition(":")[0] for line in plan.convolution_lines].index("body.3")
+    assert "stays PyTorch's" not in plan.convolution_lines[at + 1]
+    measured = plan.check(lambda: training(*images())).peak_bytes
+    assert measured == plan.saved_bytes <= plain // 2
 
 
 @pytest.mark.parametrize("name", INDUCTOR)

@@ -10,6 +10,7 @@ from compiled_models import Cnn, Training, images
 import ucudnn
 import ucudnn.torch
 from ucudnn.torch.compiled import backend, job, memory, private
+from ucudnn.torch.convolution import contest
 
 BUDGET = 700_000
 MORE = 200_000  # bytes that passes take beyond what is predicted
@@ -51,10 +52,12 @@ def gpu(monkeypatch, tmp_path):
     torch._dynamo.reset()
 
 
-def planned(budget):
+def planned(budget, **options):
     return Training(
         Cnn,
-        lambda model: ucudnn.torch.compile(model, budget=budget, compiler="aot_eager"),
+        lambda model: ucudnn.torch.compile(
+            model, budget=budget, compiler="aot_eager", **options
+        ),
     )
 
 
@@ -97,6 +100,26 @@ def test_cuda_graphs_follow_a_plan_that_was_measured_without_them(monkeypatch):
     plan = ucudnn.torch.plan_of(training.model)
     assert plan.settled
     assert BUDGET - kept < plan.measured_peak_bytes <= BUDGET
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_convolutions_stay_planned_if_whole_steps_are_faster(monkeypatch, gains):
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    training = planned(BUDGET, workspace_limit="1MiB")
+    used = []
+
+    def elapsed(*_):
+        return 20.0 if used[-1] == gains else 25.0
+
+    monkeypatch.setattr(Event, "elapsed_time", elapsed)
+    convolutions = backend._jobs[training.model].convolutions
+    for _ in range(60):
+        used.append(convolutions.used)
+        training(*images())
+    plan = ucudnn.torch.plan_of(training.model)
+    assert plan.settled
+    assert plan.convolutions == gains
+    assert used[0] and False in used
 
 
 def test_the_time_of_a_step_counts_what_is_not_in_the_graphs():

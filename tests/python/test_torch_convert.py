@@ -12,7 +12,7 @@ from torch.nn import functional
 from ucudnn.convolutions import Convolution
 from ucudnn.torch.convolution import contest, converting, planned
 from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, record
-from ucudnn.torch.convolution.converting import _open
+from ucudnn.torch.convolution.converting import open_device
 from ucudnn.torch.convolution.swapping import planned_in
 from ucudnn.torch.timing import Time
 
@@ -100,7 +100,7 @@ def test_is_as_exact_as_pytorch(operation):
     x = torch.rand(4, 64, 12, 12, requires_grad=True)
     out = torch.rand(4, 32, 12, 12)
     (seen,) = record(module, [x], {})
-    plan = _open(CPU).plan(seen.call.problem(operation), 4, 1 << 26)
+    plan = open_device(CPU).plan(seen.call.problem(operation), 4, 1 << 26)
 
     def result(plans, dtype=torch.float32):
         one = planned.PlannedCall(seen.call, plans)
@@ -252,7 +252,7 @@ def test_passes_gradcheck_whatever_is_planned(operations):
     module = nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2)
     x = torch.randn(2, 2, 5, 4, requires_grad=True)
     (seen,) = record(module, [x], {})
-    device = _open(CPU)
+    device = open_device(CPU)
     one = planned.PlannedCall(seen.call, {
         o: device.plan(seen.call.problem(o), 2, 1 << 20) for o in operations
     })  # fmt: skip

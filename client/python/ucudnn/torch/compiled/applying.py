@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch.fx.node import map_arg
 
+from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.describing import Description
 from ucudnn.torch.compiled.planning import Layout, Leave
 
@@ -101,11 +102,7 @@ class _Copies:
     def _call(self, name: str, *args: Any) -> Any:
         """A node of one of the operators of offloading.py."""
         operator = getattr(torch.ops.ucudnn, name).default
-        node = self.graph.create_node("call_function", operator, args)
-        node.meta["val"] = operator(
-            *(one.meta["val"] if isinstance(one, torch.fx.Node) else one for one in args)
-        )
-        return node
+        return private.inserted(self.graph, operator, *args)
 
     def _mapped(self, node: Any, segment: int, fresh: Optional[Dict[Any, Any]]) -> Any:
         def map_one(one: Any) -> Any:

@@ -16,12 +16,19 @@ from ucudnn.torch.compiled.plans import CompiledPlan
 
 _jobs: weakref.WeakKeyDictionary[Any, Job] = weakref.WeakKeyDictionary()
 _by_options: Dict[Any, Job] = {}
+# Those of the backend "ucudnn" that are not Inductor's.
+_OPTIONS = (
+    "budget", "workspace_limit", "enforce_limit", "host_budget", "allow", "quiet",
+    "compiler",
+)  # fmt: skip
 
 
 def compile(
     model: Optional[Any] = None,
     *,
     budget: Optional[Size] = None,
+    workspace_limit: Optional[Size] = None,
+    enforce_limit: bool = False,
     host_budget: Optional[Size] = None,
     allow: Optional[Sequence[str]] = None,
     quiet: bool = False,
@@ -37,7 +44,15 @@ def compile(
     On a GPU `budget` bounds torch.cuda.max_memory_allocated of a whole step:
     parameters, gradients and the optimizer's state included. Without one it is what
     the GPU has free, less a margin. On the CPU it bounds the bytes that are saved
-    between forward and backward pass; without one nothing is planned.
+    between forward and backward pass; without one nothing is planned. `allow` names
+    what plans may do with values: "recompute" them in the backward pass, which is all
+    by default, or "offload" them to the host meanwhile, which `host_budget` bounds and
+    allows, too.
+
+    With a `workspace_limit` convolutions are planned within it, each, as
+    ucudnn.torch.convert does; on a GPU whole steps are compared with PyTorch's
+    convolutions, and the faster stay. With `enforce_limit` plans stay, also where
+    PyTorch takes more workspace and less time.
 
     The rest is as torch.compile takes it, `mode="reduce-overhead"` for CUDA graphs
     among it: these are captured once a plan was measured without them, and what they
@@ -48,13 +63,16 @@ def compile(
     with the least as its `least`. If planning itself fails, that is one warning, and
     the model is compiled without a plan. Raises InvalidArgument.
     """
+    ours: Dict[str, Any] = {
+        "budget": budget, "workspace_limit": workspace_limit,
+        "enforce_limit": enforce_limit, "host_budget": host_budget, "allow": allow,
+        "quiet": quiet, "compiler": compiler,
+    }  # fmt: skip
     if model is None:
         return lambda one: compile(
-            one, budget=budget, host_budget=host_budget, allow=allow, quiet=quiet,
-            compiler=compiler, mode=mode, options=options, dynamic=dynamic, **keywords,
-        )  # fmt: skip
-    chosen = _inductor_options(compiler, mode, options, dynamic)
-    job = Job(budget, compiler, quiet, chosen, allow, host_budget)
+            one, mode=mode, options=options, dynamic=dynamic, **ours, **keywords
+        )
+    job = Job(_inductor_options(compiler, mode, options, dynamic), **ours)
     compiled = torch.compile(model, backend=job.backend, dynamic=dynamic, **keywords)
     _jobs[compiled] = job
     if isinstance(model, torch.nn.Module):
@@ -93,16 +111,12 @@ def backend(
     """torch.compile(model, backend="ucudnn", options={"budget": "16GiB"}). Options
     are those of ucudnn.torch.compile; others are Inductor's."""
     given = dict(options or {})
-    budget = given.pop("budget", None)
-    compiler = given.pop("compiler", "inductor")
-    quiet = given.pop("quiet", False)
-    allow, host_budget = given.pop("allow", None), given.pop("host_budget", None)
-    ours = map(str, (budget, compiler, quiet, mode, allow, host_budget))
-    key = (*ours, *sorted(map(str, given.items())))
+    key = (mode, *sorted(map(str, given.items())))
+    ours = {name: given.pop(name) for name in _OPTIONS if name in given}
     if key not in _by_options:
         try:
-            chosen = _inductor_options(compiler, mode, given)
-            job = Job(budget, compiler, quiet, chosen, allow, host_budget)
+            compiler = ours.get("compiler", "inductor")
+            job = Job(_inductor_options(compiler, mode, given), **ours)
         except InvalidArgument as error:
             return raises(error)
         _by_options[key] = job

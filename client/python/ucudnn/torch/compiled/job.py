@@ -26,6 +26,7 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.applying import applied
 from ucudnn.torch.compiled.calibrating import Backward, Measured, Scales, ratios
+from ucudnn.torch.compiled.convolutions import Convolutions
 from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.compiled.describing import Description, described
 from ucudnn.torch.compiled.memory import Watch, free_budget, surroundings
@@ -79,7 +80,10 @@ class Graph:
 
     def is_stale(self) -> bool:
         """Whether it was compiled for another plan."""
-        return bool(self._compiled_for != (self.layout, self.pool))
+        return bool(self._compiled_for != self._wanted())
+
+    def _wanted(self) -> Any:
+        return self.layout, self.pool, self.job.convolutions.used
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """By the plan; the first time it is made meanwhile. `inputs` are fake or real
@@ -98,7 +102,7 @@ class Graph:
         if self.planned and self.described is None and self.job.wants_cuda_graphs:
             self._without_plan()
         self.inputs = ()
-        self._compiled_for = self.layout, self.pool
+        self._compiled_for = self._wanted()
 
     def _without_plan(self) -> None:
         self.planned, self.described = False, None
@@ -114,6 +118,12 @@ class Graph:
             private.copied(self.module), self.inputs, self, self.job.compiler, options
         )
         _log.debug("compiled in %.1f s", time.monotonic() - begun)
+
+    def rewrite(self, graph: Any) -> None:
+        try:
+            self.job.convolutions.rewrite(graph)
+        except Exception as error:
+            self.job.warn(error, "PyTorch's convolutions stay")
 
     def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
         if not self.planned:
@@ -155,12 +165,15 @@ class Job:
 
     def __init__(
         self,
-        budget: Optional[Size],
-        compiler: str,
-        quiet: bool,
-        options: Mapping[str, Any],
-        allow: Optional[Sequence[str]] = None,
+        options: Mapping[str, Any],  # of Inductor
+        *,
+        budget: Optional[Size] = None,
+        workspace_limit: Optional[Size] = None,
+        enforce_limit: bool = False,
         host_budget: Optional[Size] = None,
+        allow: Optional[Sequence[str]] = None,
+        compiler: str = "inductor",
+        quiet: bool = False,
     ) -> None:
         if compiler not in _COMPILERS:
             known = " and ".join(map(repr, _COMPILERS))
@@ -170,6 +183,12 @@ class Job:
         self.compiler = compiler
         self.quiet = quiet
         self.options = dict(options)
+        if enforce_limit and workspace_limit is None:
+            raise refuse(
+                "compile: enforce_limit", True, "with a workspace_limit, it is accepted"
+            )
+        limit = None if workspace_limit is None else parse_size(workspace_limit)
+        self.convolutions = Convolutions(limit, enforce_limit)
         self.host_budget = None if host_budget is None else parse_size(host_budget)
         self.allow = _allowed(allow, self.host_budget)
         if "offload" in self.allow:
@@ -317,7 +336,7 @@ class Job:
             self.bound_by, kept, again, moved, saved, plain, choice.predicted.peak,
             choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
             self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
-            choice.pinned, self.measured, not self.watching, self.looked_at,
+            choice.pinned, self.convolutions.used, self.convolutions.lines, self.measured, not self.watching, self.looked_at,
         )  # fmt: skip
 
     def _ms(self, graphs_us: float) -> float:
@@ -359,11 +378,13 @@ class Job:
             if watch.measured is not None and self.choice is not None:
                 self._measured(watch.measured, self.choice)
             if any(graph.is_stale() for graph in self._planned):
-                if any(graph.pool is not None for graph in self._planned):
-                    self._into_new_pool()
-                self.watching, self._steps = True, 0
+                self._compile_again()
             elif self.wants_cuda_graphs and not all(g.pool for g in self._planned):
                 self._capture(watch)
+            elif watch.measured is not None and self.convolutions.change(
+                watch.measured.us
+            ):
+                self._begin_again()
             else:
                 self.watching = False
         if not self.watching:
@@ -372,11 +393,21 @@ class Job:
     def _capture(self, watch: Watch) -> None:
         """Has the planned graphs compiled again, to run as CUDA graphs."""
         assert self.choice is not None
-        self.watching, self._steps, self._plans, self._tried = True, 0, 0, []
         passes = self.choice.predicted.peak - watch.around.base
         watch.around.captured(passes)
+        self._begin_again()
         self._into_new_pool()
         self.plan()
+
+    def _begin_again(self) -> None:
+        """What was measured so far tells nothing of what will be compiled."""
+        self._plans, self._tried = 0, []
+        self._compile_again()
+
+    def _compile_again(self) -> None:
+        self.watching, self._steps = True, 0
+        if any(graph.pool is not None for graph in self._planned):
+            self._into_new_pool()
 
     def _into_new_pool(self) -> None:
         for old in {graph.pool for graph in self._planned if graph.pool is not None}:
@@ -441,11 +472,13 @@ class Job:
         for graph, layout in zip(self._planned, choice.layouts):
             graph.layout = layout
 
-    def warn(self, error: BaseException) -> None:
+    def warn(
+        self, error: BaseException, what: str = "compiled without a plan"
+    ) -> None:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "compiled without a plan: %s: %s", type(error).__name__, error,
+                "%s: %s: %s", what, type(error).__name__, error,
                 exc_info=_log.isEnabledFor(logging.DEBUG),
             )  # fmt: skip
 

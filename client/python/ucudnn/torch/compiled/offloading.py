@@ -32,8 +32,9 @@ def _link(device: torch.device) -> Any:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements of a tensor without gaps."""
-    return tensor.as_strided((tensor.numel(),), (1,))
+    """From a tensor's first element to its last: Inductor leaves gaps between rows."""
+    lengths = ((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((1 + sum(lengths) if tensor.numel() else 0,), (1,))
 
 
 def _leave(value: torch.Tensor) -> torch.Tensor:
@@ -41,7 +42,7 @@ def _leave(value: torch.Tensor) -> torch.Tensor:
         value.shape, value.stride(), dtype=value.dtype, device="cpu",
         pin_memory=value.device.type == "cuda",
     )  # fmt: skip
-    _link(value.device).copy(host.data_ptr(), value, host)
+    _link(value.device).copy(host.data_ptr(), _flat(value), _flat(host))
     if value.device.type == "cpu":
         seen_on_host.add(host.data_ptr())
     return host

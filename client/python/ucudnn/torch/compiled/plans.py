@@ -81,6 +81,9 @@ class CompiledPlan:
     # The solver's time was up: another plan may be faster.
     cut_off: bool = False
     pinned_bytes: int = 0  # on the host, for what is moved
+    # Whether convolutions were planned, and none was slower; and how each compared.
+    convolutions: bool = False
+    convolution_lines: List[str] = field(default_factory=list, repr=False)
     # In the last steps that were measured, on a GPU.
     measured_peak_bytes: Optional[int] = None
     # No step is measured any more, and the plan stays.

@@ -32,6 +32,9 @@ _partitioning = threading.RLock()
 class Planner(Protocol):
     """Chooses what a joint graph saves between its passes."""
 
+    def rewrite(self, graph: Any) -> None:
+        """May replace its operators first."""
+
     def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
         """The nodes to save, instead of PyTorch's choice `saved`, where the forward
         pass returns `outputs`. May add nodes to the backward pass."""
@@ -68,6 +71,7 @@ def partition(
         outputs = torch.utils._pytree.tree_leaves(graph.output_node().args)
         return planner.choose(graph, plain(graph, *rest, **more), outputs[:count])
 
+    planner.rewrite(module.graph)
     with _partitioning:
         partitioners.choose_saved_values_set = chosen
         try:
@@ -298,6 +302,15 @@ def outside() -> Iterator[None]:
     with _disable_current_modes(), torch.no_grad():
         yield
     del guard
+
+
+def inserted(graph: Any, target: Any, *args: Any) -> Any:
+    """A new node that calls an operator, with what it returns."""
+    node = graph.create_node("call_function", target, args)
+    node.meta["val"] = target(
+        *(one.meta["val"] if isinstance(one, torch.fx.Node) else one for one in args)
+    )
+    return node
 
 
 def fusible(node: Any) -> bool:

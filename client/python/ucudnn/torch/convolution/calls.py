@@ -153,22 +153,9 @@ class _Recorder(TorchDispatchMode):
             operations.append(DATA)
         if weight.requires_grad:
             operations.append(FILTER)
-        why = _unfit(taken, weight, transposed)
-        call = None
-        if not why:
-            axes = weight.dim() - 2
-            call = Call(
-                tuple(taken.shape),
-                tuple(weight.shape),
-                per_axis(stride, axes),
-                per_axis(padding, axes),
-                per_axis(dilation, axes),
-                groups,
-                taken.dtype,
-                layout_of(taken, weight),
-                taken.device,
-                allows_tf32(taken.device, taken.dtype),
-            )
+        call, why = call_of(
+            taken, weight, stride, padding, dilation, transposed, groups
+        )
         self.occurrences.append(
             Occurrence(self._places.now, call, tuple(operations), why)
         )
@@ -178,6 +165,35 @@ def per_axis(values: Sequence[int], axes: int) -> Tuple[int, ...]:
     """A value for each axis of an operator's argument, which may have one for
     all."""
     return tuple(values) * (axes if len(values) == 1 else 1)
+
+
+def call_of(
+    taken: torch.Tensor,
+    weight: torch.Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+) -> Tuple[Optional[Call], str]:
+    """Of an operator's arguments; or None, and why it cannot be planned."""
+    why = _unfit(taken, weight, transposed)
+    if why:
+        return None, why
+    axes = weight.dim() - 2
+    call = Call(
+        tuple(taken.shape),
+        tuple(weight.shape),
+        per_axis(stride, axes),
+        per_axis(padding, axes),
+        per_axis(dilation, axes),
+        groups,
+        taken.dtype,
+        layout_of(taken, weight),
+        taken.device,
+        allows_tf32(taken.device, taken.dtype),
+    )
+    return call, ""
 
 
 def _unfit(taken: torch.Tensor, weight: torch.Tensor, transposed: bool) -> str:

@@ -96,7 +96,7 @@ def convert(
     with current(device):
         try:
             conversion = _planned(
-                inner, device, example, keywords, Contest(_open(device), seconds),
+                inner, device, example, keywords, Contest(open_device(device), seconds),
                 limit, total, enforce_limit, normalizations,
             )  # fmt: skip
         except torch.OutOfMemoryError:
@@ -139,8 +139,8 @@ def _planned(
     with torch.no_grad(), torch.random.fork_rng(
         devices=[device] if device.type == "cuda" else []
     ), _without_autocast(device):
-        _plan(layers, contest, limit, total, enforces)
-        norms, fused = decide(_open(device), found)
+        plan_layers(layers, contest, limit, total, enforces)
+        norms, fused = decide(open_device(device), found)
     return Conversion(model, layers, norms, fused)
 
 
@@ -175,7 +175,7 @@ def _device_of(model: torch.nn.Module, example: Any) -> torch.device:
     return device
 
 
-def _open(device: torch.device) -> ConvolutionDevice:
+def open_device(device: torch.device) -> ConvolutionDevice:
     """Kept for later calls, since it remembers measurements."""
     key = (device, torch.get_num_threads())
     if device.type == "cuda":
@@ -221,13 +221,14 @@ def _layers(
     return layers
 
 
-def _plan(
+def plan_layers(
     layers: List[Layer],
     contest: Contest,
     limit: int,
     total: Optional[int],
     enforces: bool,
 ) -> None:
+    """Decides for each operation of the layers, without gradients or autocast."""
     every = [
         (layer.call, operation)
         for layer in layers
