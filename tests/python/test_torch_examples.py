@@ -4,6 +4,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from ucudnn.torch import plan_of
+from ucudnn.torch.compiled import backend
 
 EXAMPLES = os.path.join(
     os.path.dirname(__file__), "..", "..", "client", "examples", "torch"
@@ -36,3 +40,37 @@ def test_convert_runs_as_it_stands(tmp_path):
     assert re.search(r"^convolutions: .* ms before, .* ms after$", ran.stdout, re.M)
     losses = [float(x) for x in re.findall(r"loss (\S+)", ran.stdout)]
     assert len(losses) == 5 and losses[-1] < losses[0]
+
+
+@pytest.fixture
+def frameworks(monkeypatch, tmp_path):
+    """Where the examples write, on the CPU, with the backend that an installed package
+    registers by itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
+    if "ucudnn" not in torch._dynamo.list_backends(None):
+        torch._dynamo.register_backend(backend.backend, name="ucudnn")
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "lightning", "trainer"])
+def test_frameworks_train_as_without_the_line(framework, frameworks, capsys):
+    """Two epochs with a last batch of half the size; Trainer evaluates between."""
+    pytest.importorskip("transformers" if framework == "trainer" else framework)
+    with open(os.path.join(EXAMPLES, f"{framework}_budget.py")) as file:
+        lines = file.read().splitlines()
+    (marked,) = [i for i, line in enumerate(lines) if "# the line" in line]
+    plain = [*lines[:marked], *lines[marked + 1 :]]
+    # Without a compiler of C++, which takes its time.
+    lines[marked] = lines[marked].replace('iB"})', 'iB", "compiler": "aot_eager"})')
+    lines[marked] = lines[marked].replace('iB")', 'iB", compiler="aot_eager")')
+    told = []
+    for source in (plain, lines):
+        torch._dynamo.reset()
+        names = {"__name__": "__main__"}
+        exec(compile("\n".join(source), framework, "exec"), names)
+        told.append(re.findall(r"^(?:eval_)?loss (\S+)", capsys.readouterr().out, re.M))
+    assert len(told[0]) == (8 if framework == "trainer" else 6)
+    assert [float(x) for x in told[1]] == pytest.approx([float(x) for x in told[0]], abs=1e-5)
+    plan = names["callbacks"][0].plan if framework == "lightning" else plan_of()
+    assert plan.recomputed and plan.saved_bytes <= plan.budget_bytes

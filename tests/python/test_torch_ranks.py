@@ -25,6 +25,13 @@ def test_plain_ddp_is_wrong(told):
         assert rank["weighed"] < EXACT
 
 
+def test_scaled_losses_under_fsdp(told):
+    for rank, scale in zip(told, (1.5, 0.5)):
+        assert rank["scale"] == scale
+        assert rank["difference"] < EXACT
+        assert "on loss * shares.scale; a torch.nn.parallel" in rank["refused"]
+
+
 def test_gradients_as_bucket_views(told):
     assert max(told) < EXACT
 

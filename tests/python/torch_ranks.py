@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.nn.functional import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -61,6 +62,24 @@ def plain_ddp_is_wrong():
     return {
         "plain": difference(train(plain, loader_of(shares)), alone()),
         "weighed": difference(train(weighed, loader_of(shares)), alone()),
+    }
+
+
+def scaled_losses_under_fsdp():
+    """Parameters in two shards, whose gradients FSDP averages."""
+    shares = shared()
+    model = network()
+    for layer in (model[0], model[2], model):
+        fully_shard(layer)
+    refused = refusal(lambda: shares.attach(model))
+    trained = train(
+        model, loader_of(shares), lambda *args: loss_of(*args) * shares.scale
+    )
+    whole = [parameter.full_tensor() for parameter in trained]
+    return {
+        "scale": shares.scale,
+        "refused": refused,
+        "difference": difference(whole, alone()),
     }
 
 
@@ -535,6 +554,7 @@ def reports_its_own_time():
 SCENARIOS = [
     shares_of_unlike_ranks,
     plain_ddp_is_wrong,
+    scaled_losses_under_fsdp,
     gradients_as_bucket_views,
     exchanged_after_the_pass,
     unused_parameters,

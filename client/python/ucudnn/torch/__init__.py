@@ -28,6 +28,7 @@ Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 
 from ucudnn.torch.compiled.backend import compile, plan_of
 from ucudnn.torch.compiled.plans import CompiledCheck, CompiledPlan, PlannedValue
+from ucudnn.torch.compiled.private import warn_untried
 from ucudnn.torch.convolution.conversion import Conversion
 from ucudnn.torch.convolution.converting import convert
 from ucudnn.torch.convolution.networks import network
@@ -57,3 +58,5 @@ __all__ = [
     "profile",
     "share",
 ]
+
+warn_untried()

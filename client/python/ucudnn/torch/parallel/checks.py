@@ -14,13 +14,12 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import SharePlan
 
 _ONLY_DDP = "a torch.nn.parallel.DistributedDataParallel is accepted"
+_ITSELF = "averages gradients itself: train it without attach, on loss * shares.scale"
 # By the name of a class, or of the package that it comes from.
 _WRAPPERS = {
-    "FullyShardedDataParallel": (
-        "FSDP averages gradients itself and takes no weight of a rank"
-    ),
-    "FSDPModule": "FSDP averages gradients itself and takes no weight of a rank",
-    "deepspeed": "DeepSpeed averages gradients itself and takes no weight of a rank",
+    "FullyShardedDataParallel": f"FSDP {_ITSELF}",
+    "FSDPModule": f"FSDP {_ITSELF}",
+    "deepspeed": f"DeepSpeed {_ITSELF}",
     "DataParallel": "DataParallel has one process, and scatters batches evenly",
 }
 

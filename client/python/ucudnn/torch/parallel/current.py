@@ -50,6 +50,13 @@ class CurrentShares:
         return self.batch / self.global_batch
 
     @property
+    def scale(self) -> float:
+        """The factor of this rank's loss, a mean over its own images, for whatever
+        averages gradients over the ranks itself: FSDP, DeepSpeed, a plain DDP. Their
+        gradients are then those of one process with the whole mini-batch."""
+        return self.weight * self.size
+
+    @property
     def global_batch(self) -> int:
         """The mini-batch over all ranks."""
         return self._plan.batch
