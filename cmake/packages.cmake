@@ -183,14 +183,14 @@ ucudnn_package_files(ucudnn DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guide
   DESTINATION share/doc/ucudnn/docs)
 ucudnn_package(ucudnn
   COMPONENTS programs
-  PROGRAMS ucudnn ucudnn-rehearse ucudnn-train ucudnn-train-memory
+  PROGRAMS ucudnn ucudnn-rehearse ucudnn-train
   SECTION science
   RECOMMENDS openmpi-bin
   SUGGESTS ucudnn-coord ucudnn-agent ucudnn-glpk python3-ucudnn
   SUMMARY "plans for training on unlike GPUs: the command"
   DESCRIPTION "The command ucudnn requests plans from a coordinator, or makes them from
 files, and shows what the cluster does. ucudnn-rehearse checks plans on MPI
-ranks, and ucudnn-train and ucudnn-train-memory train with them.")
+ranks, and ucudnn-train trains networks with them.")
 if(UCUDNN_WITH_GLPK)
   ucudnn_package(ucudnn-glpk
     COMPONENTS glpk

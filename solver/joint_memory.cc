@@ -170,6 +170,7 @@ class JointSearch {
     const JointMemoryKind& kind = problem_.kinds[place.first];
     MemoryRequest request = problem_.request;
     request.budget = kind.budget;
+    if (problem_.undivided) request.sub_batch = place.second;
     const TrainingGraph graph = AtBatch(kind, place.second);
     Result<MemoryPlan> plan = problem_.policy->plan(graph, request);
     BatchCost& cost = CostOf(place);

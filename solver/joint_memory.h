@@ -54,6 +54,8 @@ struct JointMemoryProblem {
   std::vector<std::size_t> gpus;  // the kind of each
   BatchSize step{1};              // shares are multiples of it
   const MemoryPolicy* policy = nullptr;
+  // Each share is trained at once: policies do not divide it.
+  bool undivided = false;
   // Budgets are the kinds'. `stop` ends the search with the best assignment so
   // far; where none is planned yet, with the first that can be.
   MemoryRequest request;

@@ -23,11 +23,11 @@ constexpr std::string_view kBash = R"sh(_ucudnn() {
   fi
 }
 complete -F _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk \
-  ucudnn-rehearse ucudnn-train ucudnn-train-memory
+  ucudnn-rehearse ucudnn-train
 )sh";
 
 constexpr std::string_view kZsh =
-    R"sh(#compdef ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train ucudnn-train-memory
+    R"sh(#compdef ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train
 _ucudnn() {
   local -a found
   found=(${(f)"$($words[1] complete-words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
@@ -37,12 +37,12 @@ if [[ $funcstack[1] = _ucudnn* ]]; then
   _ucudnn "$@"
 else
   compdef _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk \
-    ucudnn-rehearse ucudnn-train ucudnn-train-memory
+    ucudnn-rehearse ucudnn-train
 fi
 )sh";
 
 constexpr std::string_view kFish =
-    R"sh(for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train ucudnn-train-memory
+    R"sh(for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train
   complete -c $program -a '(set -l words (commandline -opc); $words[1] complete-words $words[2..-1] (commandline -ct) 2>/dev/null)'
 end
 )sh";

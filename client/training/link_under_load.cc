@@ -32,10 +32,10 @@ Result<bool> MeasureLinkUnderLoad(Device& device, Operators& operators,
       const MemoryRun run,
       RunMemoryPlan(device, operators, prepared, plan, options, stop, host));
   if (run.interrupted) return Fail(Code::kCancelled, "interrupted");
-  const bool down =
-      UpdateRate(run.offloads, link->transfer_latency, &link->d2h_rate);
-  const bool up =
-      UpdateRate(run.prefetches, link->transfer_latency, &link->h2d_rate);
+  const bool down = UpdateRate(MedianOf(run.offloads), link->transfer_latency,
+                               &link->d2h_rate);
+  const bool up = UpdateRate(MedianOf(run.prefetches), link->transfer_latency,
+                             &link->h2d_rate);
   return down || up;
 }
 

@@ -13,15 +13,6 @@
 namespace ucudnn {
 namespace {
 
-std::string RoundsOf(const MemoryPlan& plan) {
-  std::string rounds;
-  for (const MemoryRound& round : plan.rounds) {
-    if (!rounds.empty()) rounds += " + ";
-    rounds += fmt::format("{} × {}", round.count, round.batch.count());
-  }
-  return rounds;
-}
-
 // The plan's stalls by the names of StepReport.
 std::map<std::string, Nanoseconds> PlannedStalls(const MemoryPlan& plan) {
   std::map<std::string, Nanoseconds> stalls;
@@ -37,19 +28,17 @@ std::map<std::string, Nanoseconds> PlannedStalls(const MemoryPlan& plan) {
 }
 
 nlohmann::ordered_json StallJson(
-    const std::map<std::string, Nanoseconds>& stalls) {
+    const std::map<std::string, Nanoseconds>& stalls, std::int64_t steps = 1) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [cause, time] : stalls) json[cause] = Microseconds(time);
+  for (const auto& [cause, time] : stalls) {
+    json[cause] = Microseconds(time / steps);
+  }
   return json;
 }
 
-std::string StallText(const std::map<std::string, Nanoseconds>& stalls) {
-  std::string text;
-  for (const auto& [cause, time] : stalls) {
-    if (!text.empty()) text += ", ";
-    text += fmt::format("{} {}", cause, HumanTime(time));
-  }
-  return text.empty() ? "none" : text;
+// The steps that count; 1 if there is none.
+std::int64_t CountedSteps(const MemoryRun& run) {
+  return std::max<std::int64_t>(std::ssize(run.times), 1);
 }
 
 std::map<std::size_t, Nanoseconds> PlannedTasks(const MemoryPlan& plan) {
@@ -61,6 +50,21 @@ std::map<std::size_t, Nanoseconds> PlannedTasks(const MemoryPlan& plan) {
     }
   }
   return tasks;
+}
+
+// Of the plan's time, until the gradients are there, if all updates follow.
+Nanoseconds PlannedPasses(const MemoryPlan& plan,
+                          const TrainingGraph& training) {
+  Nanoseconds updates{0};
+  for (const MemoryEvent& event : plan.rounds.back().events) {
+    if (event.op != EventOp::kCompute) continue;
+    if (IsUpdate(training.tasks[event.task].kind)) {
+      updates += event.duration;
+    } else if (updates > Nanoseconds(0)) {
+      return plan.time;
+    }
+  }
+  return plan.time - updates;
 }
 
 // What runs more than once in a round, and how long that takes by the plan.
@@ -83,61 +87,56 @@ Repeated RepeatedTasks(const MemoryPlan& plan) {
   return repeated;
 }
 
-struct OperatorTime {
-  std::int64_t tasks = 0;
+struct TimedTask {
+  std::string name;
+  std::int64_t tasks = 1;
   Nanoseconds planned{0};
   Nanoseconds measured{0};
-
-  Nanoseconds off() const { return measured - planned; }
 };
 
-// By operator and pass; those that are the most off first.
-std::vector<std::pair<std::string, OperatorTime>> OperatorTimes(
-    const PreparedTraining& prepared, const MemoryRun& run) {
-  std::map<std::string, OperatorTime> by_name;
-  for (const auto& [task, measured] : run.tasks) {
-    const std::string what(Name(prepared.operations[task].what));
-    const std::string_view kind = Name(prepared.training.tasks[task].kind);
-    OperatorTime& time =
-        by_name[what == kind ? what : fmt::format("{} {}", what, kind)];
-    ++time.tasks;
-    time.planned += run.planned_tasks.at(task);
-    time.measured += measured;
-  }
-  std::vector<std::pair<std::string, OperatorTime>> times(by_name.begin(),
-                                                          by_name.end());
-  std::ranges::stable_sort(times, std::greater(), [](const auto& entry) {
-    return std::chrono::abs(entry.second.off());
+void SortByDifference(std::vector<TimedTask>* times) {
+  std::ranges::stable_sort(*times, std::greater(), [](const TimedTask& time) {
+    return std::chrono::abs(time.measured - time.planned);
   });
-  return times;
 }
 
-// The tasks that are the most off.
-std::vector<std::size_t> TasksMostOff(const MemoryRun& run) {
-  constexpr std::size_t kMost = 10;
-  std::vector<std::size_t> tasks;
-  for (const auto& [task, measured] : run.tasks) tasks.push_back(task);
-  std::ranges::stable_sort(tasks, std::greater(), [&](std::size_t task) {
-    return std::chrono::abs(run.tasks.at(task) - run.planned_tasks.at(task));
-  });
-  tasks.resize(std::min(tasks.size(), kMost));
-  return tasks;
-}
-
+// Times by operator and pass, and the tasks that are the most off.
 nlohmann::ordered_json TaskJson(const PreparedTraining& prepared,
-                                const MemoryRun& run) {
+                                const MemoryPlan& plan, const MemoryRun& run) {
+  constexpr std::size_t kMost = 10;
+  const std::map<std::size_t, Nanoseconds> planned = PlannedTasks(plan);
+  std::map<std::string, TimedTask> by_operator;
+  std::vector<TimedTask> tasks;
+  for (const auto& [task, sum] : run.total.tasks) {
+    const Task& of = prepared.training.tasks[task];
+    const TimedTask time = {of.name, 1, planned.at(task),
+                            sum / CountedSteps(run)};
+    tasks.push_back(time);
+    std::string name(Name(prepared.operations[task].what));
+    if (name != Name(of.kind)) name += fmt::format(" {}", Name(of.kind));
+    const auto [place, is_new] = by_operator.try_emplace(name, time);
+    place->second.name = name;
+    if (is_new) continue;
+    ++place->second.tasks;
+    place->second.planned += time.planned;
+    place->second.measured += time.measured;
+  }
+  std::vector<TimedTask> operators;
+  for (auto& [name, time] : by_operator) operators.push_back(std::move(time));
+  SortByDifference(&operators);
+  SortByDifference(&tasks);
+  tasks.resize(std::min(tasks.size(), kMost));
   nlohmann::ordered_json json;
-  for (const auto& [name, time] : OperatorTimes(prepared, run)) {
-    json["operators"].push_back({{"operator", name},
+  for (const TimedTask& time : operators) {
+    json["operators"].push_back({{"operator", time.name},
                                  {"tasks", time.tasks},
                                  {"predicted_us", Microseconds(time.planned)},
                                  {"us", Microseconds(time.measured)}});
   }
-  for (const std::size_t task : TasksMostOff(run)) {
-    json["most_off"].push_back(
-        {{"task", prepared.training.tasks[task].name},
-         {"predicted_us", Microseconds(run.planned_tasks.at(task))},
-         {"us", Microseconds(run.tasks.at(task))}});
+  for (const TimedTask& time : tasks) {
+    json["most_off"].push_back({{"task", time.name},
+                                {"predicted_us", Microseconds(time.planned)},
+                                {"us", Microseconds(time.measured)}});
   }
   return json;
 }
@@ -149,7 +148,29 @@ Nanoseconds MedianOf(std::vector<Nanoseconds> times) {
 
 }  // namespace
 
+void MemoryRun::Add(const StepReport& step, Nanoseconds wall, bool counts) {
+  losses.push_back(step.loss);
+  if (!counts) return;
+  times.push_back(step.time);
+  passes.push_back(step.passes);
+  walls.push_back(wall);
+  offloads.push_back(step.offloads);
+  prefetches.push_back(step.prefetches);
+  total.enqueue += step.enqueue;
+  for (const auto& [cause, time] : step.stalls) total.stalls[cause] += time;
+  for (const auto& [task, time] : step.tasks) total.tasks[task] += time;
+}
+
 Nanoseconds MemoryRun::Median() const { return MedianOf(times); }
+
+CopyTotals MedianOf(const std::vector<CopyTotals>& copies) {
+  if (copies.empty()) return {};
+  std::vector<Nanoseconds> times;
+  for (const CopyTotals& step : copies) times.push_back(step.time);
+  CopyTotals median = copies.back();
+  median.time = MedianOf(std::move(times));
+  return median;
+}
 
 Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
                                 const PreparedTraining& prepared,
@@ -163,16 +184,13 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
                              prepared.training, plan, prepared.parameters,
                              options.execution, host));
   UCUDNN_ASSIGN_OR_RETURN(const TrainingBatch batch, executor->MakeBatch());
-  std::ranges::copy(prepared.images.images, batch.images.begin());
-  std::ranges::copy(prepared.images.labels, batch.labels.begin());
+  const SyntheticBatch images =
+      MakeSyntheticBatch(prepared.training, prepared.operations, 2);
+  std::ranges::copy(images.images, batch.images.begin());
+  std::ranges::copy(images.labels, batch.labels.begin());
   MemoryRun run;
   run.images = batch.memory.size();
-  run.arena = executor->arena();
   run.host = executor->host_arena();
-  run.planned_stalls = PlannedStalls(plan);
-  if (options.execution.time_tasks) run.planned_tasks = PlannedTasks(plan);
-  std::vector<Nanoseconds> offloading;
-  std::vector<Nanoseconds> prefetching;
   const std::int64_t warm_up = std::min(options.warm_up, options.steps - 1);
   for (std::int64_t i = 0; i < options.steps; ++i) {
     if (stop.stop_requested()) {
@@ -181,25 +199,8 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
     }
     const auto begun = std::chrono::steady_clock::now();
     UCUDNN_ASSIGN_OR_RETURN(const StepReport step, executor->Step(batch));
-    run.losses.push_back(step.loss);
-    if (i < warm_up) continue;
-    run.walls.push_back(std::chrono::duration_cast<Nanoseconds>(
-        std::chrono::steady_clock::now() - begun));
-    run.times.push_back(step.time);
-    run.enqueue += step.enqueue;
-    for (const auto& [cause, time] : step.stalls) run.stalls[cause] += time;
-    for (const auto& [task, time] : step.tasks) run.tasks[task] += time;
-    run.offloads = step.offloads;
-    run.prefetches = step.prefetches;
-    offloading.push_back(step.offloads.time);
-    prefetching.push_back(step.prefetches.time);
+    run.Add(step, std::chrono::steady_clock::now() - begun, i >= warm_up);
   }
-  run.offloads.time = MedianOf(std::move(offloading));
-  run.prefetches.time = MedianOf(std::move(prefetching));
-  const auto counted = std::max<std::int64_t>(std::ssize(run.times), 1);
-  run.enqueue /= counted;
-  for (auto& [cause, time] : run.stalls) time /= counted;
-  for (auto& [task, time] : run.tasks) time /= counted;
   run.captured = executor->captured();
   return run;
 }
@@ -207,27 +208,28 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
 nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
                               const MemoryPlan& plan, const MemoryRun& run) {
   nlohmann::ordered_json json;
-  json["network"] = prepared.training.network;
-  json["precision"] = Name(prepared.training.precision);
   json["batch"] = prepared.training.batch.count();
   json["policy"] = plan.policy;
   json["choice"] = plan.choice;
   json["sub_batch"] = plan.sub_batch.count();
   json["budget_bytes"] = plan.budget.count();
-  json["peak_bytes"] = run.arena.count();
+  json["peak_bytes"] = plan.peak.count();
   json["host_bytes"] = run.host.count();
   json["images_host_bytes"] = run.images.count();
   json["offloaded_bytes"] = plan.offloaded.count();
   json["prefetched_bytes"] = plan.prefetched.count();
   const DeviceModel& device = prepared.training.device;
-  json["link"] = {{"d2h_gb_per_s", run.offloads.Rate() / 1e3},
+  json["link"] = {{"d2h_gb_per_s", MedianOf(run.offloads).Rate() / 1e3},
                   {"planned_d2h_gb_per_s", device.d2h_rate / 1e3},
-                  {"h2d_gb_per_s", run.prefetches.Rate() / 1e3},
+                  {"h2d_gb_per_s", MedianOf(run.prefetches).Rate() / 1e3},
                   {"planned_h2d_gb_per_s", device.h2d_rate / 1e3}};
   json["predicted_us"] = Microseconds(plan.time);
+  json["predicted_passes_us"] =
+      Microseconds(PlannedPasses(plan, prepared.training));
   json["step_us"] = Microseconds(run.Median());
+  json["passes_us"] = Microseconds(MedianOf(run.passes));
   json["wall_us"] = Microseconds(MedianOf(run.walls));
-  json["enqueue_us"] = Microseconds(run.enqueue);
+  json["enqueue_us"] = Microseconds(run.total.enqueue / CountedSteps(run));
   json["graphs"] = run.captured.graphs;
   json["graph_bytes"] = run.captured.memory.count();
   json["graph_problem"] = run.captured.problem;
@@ -237,89 +239,16 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
   json["cut_off"] = plan.cut_off;
   if (plan.ideal_time) json["ideal_us"] = Microseconds(*plan.ideal_time);
-  json["predicted_stalls_us"] = StallJson(run.planned_stalls);
-  json["stalls_us"] = StallJson(run.stalls);
-  if (!run.tasks.empty()) json["task_times"] = TaskJson(prepared, run);
-  json["losses"] = run.losses;
+  json["predicted_stalls_us"] = StallJson(PlannedStalls(plan));
+  json["stalls_us"] = StallJson(run.total.stalls, CountedSteps(run));
+  if (!run.total.tasks.empty()) {
+    json["task_times"] = TaskJson(prepared, plan, run);
+  }
   json["steps_us"] = nlohmann::ordered_json::array();
   for (const Nanoseconds time : run.times) {
     json["steps_us"].push_back(Microseconds(time));
   }
-  json["interrupted"] = run.interrupted;
   return json;
-}
-
-std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
-                                             const MemoryPlan& plan,
-                                             const MemoryRun& run) {
-  std::vector<std::vector<std::string>> rows;
-  rows.push_back(
-      {"network", fmt::format("{}, {} images, {}", prepared.training.network,
-                              prepared.training.batch.count(),
-                              Name(prepared.training.precision))});
-  rows.push_back(
-      {"policy", plan.choice.empty()
-                     ? plan.policy
-                     : fmt::format("{}: {}", plan.policy, plan.choice)});
-  if (plan.cut_off) {
-    rows.push_back({"search",
-                    "cut off by its time limit; another may find a "
-                    "faster plan"});
-  }
-  rows.push_back({"rounds", RoundsOf(plan)});
-  const double ratio =
-      plan.time.count() == 0
-          ? 0
-          : 100.0 * static_cast<double>((run.Median() - plan.time).count()) /
-                static_cast<double>(plan.time.count());
-  rows.push_back(
-      {"step", fmt::format("{} (median of {}; predicted {}, {:+.1f} %; {} with "
-                           "loading images)",
-                           HumanTime(run.Median()), run.times.size(),
-                           HumanTime(plan.time), ratio,
-                           HumanTime(MedianOf(run.walls)))});
-  rows.push_back(
-      {"stalls", fmt::format("{} (predicted {})", StallText(run.stalls),
-                             StallText(run.planned_stalls))});
-  if (run.offloads.copies > 0) {
-    const DeviceModel& device = prepared.training.device;
-    rows.push_back(
-        {"link",
-         fmt::format("{:.1f} GB/s to the host (predicted {:.1f}), "
-                     "{:.1f} GB/s back (predicted {:.1f})",
-                     run.offloads.Rate() / 1e3, device.d2h_rate / 1e3,
-                     run.prefetches.Rate() / 1e3, device.h2d_rate / 1e3)});
-  }
-  rows.push_back(
-      {"device memory", fmt::format("{} of {}", HumanBytes(run.arena),
-                                    HumanBytes(plan.budget))});
-  rows.push_back({"host memory",
-                  fmt::format("{}, and {} for the images", HumanBytes(run.host),
-                              HumanBytes(run.images))});
-  if (const Repeated repeated = RepeatedTasks(plan); repeated.tasks > 0) {
-    rows.push_back(
-        {"recomputed", fmt::format("{} tasks (predicted {})", repeated.tasks,
-                                   HumanTime(repeated.time))});
-  }
-  rows.push_back(
-      {"enqueueing",
-       fmt::format("{} of the host's time; {} graphs, {}{}",
-                   HumanTime(run.enqueue), run.captured.graphs,
-                   HumanBytes(run.captured.memory),
-                   run.captured.problem.empty()
-                       ? ""
-                       : fmt::format(" ({})", run.captured.problem))});
-  for (const auto& [name, time] : OperatorTimes(prepared, run)) {
-    rows.push_back({name, fmt::format("{} (predicted {}), tasks: {}",
-                                      HumanTime(time.measured),
-                                      HumanTime(time.planned), time.tasks)});
-  }
-  if (!run.losses.empty()) {
-    rows.push_back(
-        {"loss", fmt::format("{:.6g} to {:.6g} in {} steps", run.losses.front(),
-                             run.losses.back(), run.losses.size())});
-  }
-  return rows;
 }
 
 }  // namespace ucudnn

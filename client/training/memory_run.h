@@ -5,10 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -28,29 +26,30 @@ struct MemoryRunOptions {
 };
 
 struct MemoryRun {
-  std::vector<double> losses;      // of all steps
-  std::vector<Nanoseconds> times;  // of those that count, on the device
-  std::vector<Nanoseconds> walls;  // with loading the images, on the host
-  std::map<std::string, Nanoseconds> stalls;  // mean of those that count
-  std::map<std::string, Nanoseconds> planned_stalls;
-  Nanoseconds enqueue{0};  // the host's; mean of those that count
-  // Of one step: the median time of those that count.
-  CopyTotals offloads;
-  CopyTotals prefetches;
-  // By task, if tasks are timed: means of those that count, and the plan's.
-  std::map<std::size_t, Nanoseconds> tasks;
-  std::map<std::size_t, Nanoseconds> planned_tasks;
+  // A step, with its time on the host. Only its loss is kept unless it counts.
+  void Add(const StepReport& step, Nanoseconds wall, bool counts);
+  Nanoseconds Median() const;  // of the times
+
+  std::vector<double> losses;  // of all steps
+  // Of those that count.
+  std::vector<Nanoseconds> times;   // on the device
+  std::vector<Nanoseconds> passes;  // of it, until the gradients were there
+  std::vector<Nanoseconds> walls;   // with loading the images, on the host
+  std::vector<CopyTotals> offloads;
+  std::vector<CopyTotals> prefetches;
+  // Sums over them.
+  StepReport total;
   CapturedUse captured;
-  Bytes arena;
   Bytes host;    // for blocks that leave
   Bytes images;  // on the host, of the mini-batch
   bool interrupted = false;
-
-  Nanoseconds Median() const;
 };
 
-// Trains on the same images in every step. Stops after the current step once
-// `stop` is requested. Errors of MemoryExecutor.
+// The copies of one step: their median time.
+CopyTotals MedianOf(const std::vector<CopyTotals>& copies);
+
+// Trains on the same random images in every step. Stops after the current step
+// once `stop` is requested. Errors of MemoryExecutor.
 Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
                                 const PreparedTraining& prepared,
                                 const MemoryPlan& plan,
@@ -58,13 +57,9 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
                                 const std::stop_token& stop,
                                 DeviceBuffer* host = nullptr);
 
-// One object: the network, the plan's promises and what became of them.
+// One object: the plan's promises and what became of them.
 nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
                               const MemoryPlan& plan, const MemoryRun& run);
-// Rows of names and values for people.
-std::vector<std::vector<std::string>> ToRows(const PreparedTraining& prepared,
-                                             const MemoryPlan& plan,
-                                             const MemoryRun& run);
 
 }  // namespace ucudnn
 

@@ -1,27 +1,17 @@
 #include "client/training/prepared_training.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "base/onnx/network_file.h"
 #include "base/service/time_limit.h"
-#include "base/training/build.h"
 #include "base/training/costs.h"
 #include "device/measure/device_model.h"
-#include "solver/memory/policies.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr std::string_view kUndivided = "undivided";
-
-Result<const MemoryPolicy*> PolicyOf(std::string_view name) {
-  auto policy = FindMemoryPolicy(name == kUndivided ? "baseline" : name);
-  if (policy) return *policy;
-  return Fail(Code::kInvalidArgument, "{}, or undivided",
-              policy.error().message);
-}
 
 }  // namespace
 
@@ -32,70 +22,92 @@ bool PreparedTraining::NormalisesOverImages() const {
                      });
 }
 
-Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
-    Device& device, Operators& operators, const TrainingInput& input,
-    const std::stop_token& stop) {
+Result<std::unique_ptr<PreparedTraining>> ReadTraining(
+    const TrainingInput& input) {
   auto prepared = std::make_unique<PreparedTraining>();
   UCUDNN_ASSIGN_OR_RETURN(
       prepared->graph,
       ParseGraph(input.contents, input.name, input.batch, input.source));
-  auto training =
-      BuildTrainingGraph(prepared->graph, {.precision = input.precision});
+  auto training = BuildTrainingGraph(prepared->graph, input.graph);
   if (!training) return Within(input.source, std::move(training).error());
   prepared->training = *std::move(training);
   auto operations = OperationsOf(prepared->graph, prepared->training);
   if (!operations) return Within(input.source, std::move(operations).error());
   prepared->operations = *std::move(operations);
+  prepared->parameters =
+      InitialParameters(prepared->training, prepared->operations, input.seed);
+  return prepared;
+}
+
+Status MeasureTraining(Device& device, Operators& operators,
+                       const TrainingInput& input, const std::stop_token& stop,
+                       PreparedTraining* prepared) {
   DeviceModel model;
   if (input.model) {
     model = *input.model;
   } else {
     UCUDNN_ASSIGN_OR_RETURN(model, MeasureDeviceModel(device, {}, stop));
   }
-  UCUDNN_RETURN_IF_ERROR(SetDevice(model, &prepared->training));
-  UCUDNN_RETURN_IF_ERROR(MeasureTasks(
+  TrainingGraph& training = prepared->training;
+  UCUDNN_RETURN_IF_ERROR(SetDevice(model, &training));
+  return MeasureTasks(
       device, operators, prepared->operations,
-      {.batches =
-           input.batches.empty() ? MeasuredBatches(input.batch) : input.batches,
+      {.batches = input.batches.empty() ? MeasuredBatches(training.batch)
+                                        : input.batches,
        .max_workspace = input.max_workspace,
        .repeats = input.repeats},
-      stop, &prepared->training));
-  prepared->parameters =
-      InitialParameters(prepared->training, prepared->operations, input.seed);
-  prepared->images = MakeSyntheticBatch(prepared->training,
-                                        prepared->operations, input.seed + 1);
+      stop, &training);
+}
+
+Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
+    Device& device, Operators& operators, const TrainingInput& input,
+    const std::stop_token& stop) {
+  UCUDNN_ASSIGN_OR_RETURN(auto prepared, ReadTraining(input));
+  UCUDNN_RETURN_IF_ERROR(
+      MeasureTraining(device, operators, input, stop, prepared.get()));
   return prepared;
 }
 
-Status CheckTrainingPolicy(const std::string& policy) {
-  auto known = PolicyOf(policy);
-  if (known) return {};
-  return tl::unexpected<Error>(std::move(known).error());
+Result<const MemoryPolicy*> FindTrainingPolicy(std::string_view name) {
+  auto policy = FindMemoryPolicy(name == kUndivided ? "baseline" : name);
+  if (policy) return *policy;
+  return Fail(Code::kInvalidArgument, "{}, or undivided",
+              policy.error().message);
+}
+
+MemoryRequest MemoryRequestOf(const TrainingRequest& request) {
+  MemoryRequest memory;
+  memory.budget = request.budget;
+  memory.recompute = request.recompute;
+  memory.offload_weights = request.offload_weights;
+  return memory;
+}
+
+bool MustBeWhole(const PreparedTraining& prepared,
+                 const TrainingRequest& request) {
+  return request.policy == kUndivided || (prepared.NormalisesOverImages() &&
+                                          !request.allow_sub_batch_statistics);
 }
 
 Result<MemoryPlan> PlanTraining(const PreparedTraining& prepared,
                                 const TrainingRequest& request,
                                 const std::stop_token& stop) {
-  const bool undivided = request.policy == kUndivided;
-  UCUDNN_ASSIGN_OR_RETURN(const MemoryPolicy* policy, PolicyOf(request.policy));
+  UCUDNN_ASSIGN_OR_RETURN(const MemoryPolicy* policy,
+                          FindTrainingPolicy(request.policy));
   const TimeLimit limit(request.time_limit, stop);
-  MemoryRequest memory;
-  memory.budget = request.budget;
+  MemoryRequest memory = MemoryRequestOf(request);
   memory.stop = limit.token();
-  memory.recompute = request.recompute;
-  memory.offload_weights = request.offload_weights;
-  if (undivided || (prepared.NormalisesOverImages() &&
-                    !request.allow_sub_batch_statistics)) {
+  if (MustBeWhole(prepared, request)) {
     memory.sub_batch = prepared.training.batch;
   }
   auto plan = PlanMemory(prepared.training, memory, *policy);
-  if (!plan && memory.sub_batch && !undivided &&
+  if (!plan && memory.sub_batch && request.policy != kUndivided &&
       plan.error().code == Code::kFailedPrecondition) {
-    return Fail(Code::kFailedPrecondition,
-                "{}; {} normalises over its images, and only "
-                "--allow-sub-batch-statistics would let it be trained in "
-                "sub-batches",
-                plan.error().message, prepared.training.network);
+    return Fail(
+        Code::kFailedPrecondition,
+        "{}; {} normalises over its images, and only "
+        "--batch-statistics rank would let it be trained in sub-batches",
+        plan.error().message, prepared.training.network);
   }
   return plan;
 }

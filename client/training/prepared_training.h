@@ -2,7 +2,7 @@
 #define UCUDNN_CLIENT_TRAINING_PREPARED_TRAINING_H_
 
 // A network that is ready to be trained on a device: its graph measured there,
-// with parameters and images; and plans for it.
+// with parameters; and plans for it.
 
 #include <chrono>
 #include <cstdint>
@@ -10,11 +10,13 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/conv_problem.h"
 #include "base/graph.h"
 #include "base/result.h"
+#include "base/training/build.h"
 #include "base/training/device_model.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
@@ -23,6 +25,8 @@
 #include "client/training/task_operations.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
+#include "solver/memory/policies.h"
+#include "solver/memory/request.h"
 
 namespace ucudnn {
 
@@ -31,12 +35,11 @@ struct TrainingInput {
   std::string source;    // what errors call it
   std::string name = "network";
   BatchSize batch;
-  Precision precision = Precision::kFp32;
+  TrainingOptions graph = {};
   // Of the link; measured if absent.
   std::optional<DeviceModel> model;
-  // Of parameters and images.
-  std::uint64_t seed = 1;
-  int repeats = 3;  // of each measurement
+  std::uint64_t seed = 1;  // of parameters
+  int repeats = 3;         // of each measurement
   Bytes max_workspace = 1_GiB;
   // What is measured, the batch among them; MeasuredBatches if empty.
   std::vector<BatchSize> batches;
@@ -47,14 +50,23 @@ struct PreparedTraining {
   TrainingGraph training;  // with measurements
   std::vector<TaskOperation> operations;
   Parameters parameters;
-  SyntheticBatch images;
 
   // Whether some statistics depend on which images are trained at once.
   bool NormalisesOverImages() const;
 };
 
-// Measures on `device`, which takes seconds. Errors of reading the network,
-// BuildTrainingGraph, OperationsOf, MeasureDeviceModel and MeasureTasks.
+// The network without measurements. Errors of reading it, BuildTrainingGraph
+// and OperationsOf.
+Result<std::unique_ptr<PreparedTraining>> ReadTraining(
+    const TrainingInput& input);
+
+// Measures on `device`, which takes seconds. Errors of MeasureDeviceModel and
+// MeasureTasks.
+Status MeasureTraining(Device& device, Operators& operators,
+                       const TrainingInput& input, const std::stop_token& stop,
+                       PreparedTraining* prepared);
+
+// Both.
 Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
     Device& device, Operators& operators, const TrainingInput& input,
     const std::stop_token& stop);
@@ -70,8 +82,15 @@ struct TrainingRequest {
   bool offload_weights = false;
 };
 
-// kInvalidArgument unless PlanTraining knows the policy.
-Status CheckTrainingPolicy(const std::string& policy);
+// `undivided` is baseline without sub-batches. kInvalidArgument, naming what
+// there is.
+Result<const MemoryPolicy*> FindTrainingPolicy(std::string_view name);
+
+// What the policy is asked for, without the time limit.
+MemoryRequest MemoryRequestOf(const TrainingRequest& request);
+// Whether a mini-batch, or a rank's share of it, must be trained at once.
+bool MustBeWhole(const PreparedTraining& prepared,
+                 const TrainingRequest& request);
 
 // kInvalidArgument for an unknown policy; kFailedPrecondition, naming the
 // smallest budget that would do, if there is no plan within this one. Thread

@@ -5,7 +5,7 @@
 //   memory_bench [NETWORK:BATCH ...]
 //   memory_bench GRAPH.json:SHARE ...
 //
-// The second form takes graphs that ucudnn-train-memory --graph-out or
+// The second form takes graphs that ucudnn-train --graph-out or
 // ucudnn_gpu_memory --graphs measured, and budgets in percent of that peak.
 // Networks that normalise over images run the mini-batch at once.
 //

@@ -1,4 +1,4 @@
-#include "client/examples/train/checkpoint.h"
+#include "client/train/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "client/examples/train/data.h"
+#include "client/train/data.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ucudnn {

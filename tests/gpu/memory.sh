@@ -81,7 +81,7 @@ memory_checked() {
   [ $((until - SECONDS)) -gt 5 ] || { echo "no time for $*"; return 1; }
   echo "== $*"
   timeout $((until - SECONDS)) "$tool" --tool "$1" --error-exitcode 3 \
-    .carry/bin/ucudnn-train-memory --network "$2" --batch "$3" \
+    .carry/bin/ucudnn-train --network "$2" --batch "$3" \
     --memory-policy vdnn-all --steps 4 --device-model \
     tests/data/h200/device_model.json
 }

@@ -7,7 +7,7 @@
 //
 // Networks are measured, their plans are made by threads of their own, those of
 // the most telling budgets first. Those that copy are tried and made anew with
-// the rates that their copies reached, as ucudnn-train-memory does. All then
+// the rates that their copies reached, as ucudnn-train does. All then
 // run in the order in which they were ready. Nothing begins after the time is
 // up; the last line lists what was not run.
 

@@ -106,7 +106,7 @@ cd "$(dirname "$0")/../.."
 programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_policies ucudnn_gpu_graphs
-  ucudnn_gpu_memory ucudnn_gpu_concurrent ucudnn-train-memory)
+  ucudnn_gpu_memory ucudnn_gpu_concurrent)
 
 pack() {
   bash tests/gpu/bundle.sh -c || exit 1
@@ -115,9 +115,9 @@ pack() {
   local paths=(build/release/lib/libucudnn_solve.so.1
     build/release/lib/libucudnn_conv.so.1)
   if [ "${1:-}" = memory ]; then
-    targets=(ucudnn_gpu_memory ucudnn-train-memory cudnn_operators_test)
+    targets=(ucudnn_gpu_memory ucudnn-train cudnn_operators_test)
     paths=(build/release/bin/ucudnn_gpu_memory
-      build/release/bin/ucudnn-train-memory
+      build/release/bin/ucudnn-train
       build/release/tests/contract/cudnn_operators_test)
   elif [ "${1:-}" != torch ]; then
     targets+=("${programs[@]}" cudnn_contract_test cudnn_operators_test

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A C++ engineer with the packages: builds programs in C and C++ against the
 # installed headers, by CMake and by pkg-config, with and without MPI, and runs
-# them; uses the solvers from Python; trains with the example.
+# them; uses the solvers from Python; trains a network.
 #
 #   engineer.sh ROOT C++_COMPILER C_COMPILER CUDNN_INCLUDE_FOLDERS
 source "$(dirname "$0")/common.sh" "$1"
@@ -56,12 +56,12 @@ assert plan.optimal and plan.total_time_us < plan.undivided_time_us
 ' "$here/../data/h200/alexnet_b256_pow2.csv" "$root"
 
 version=$("$tmp/no_mpi" | cut -d' ' -f2)
-for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
-  ucudnn-train-memory; do
+for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train; do
   says "$version" "$program" --version
 done
-timeout 120 mpirun -n 2 ucudnn-train --batch 4 --steps 2 --threads 1 \
-  --measurements 0 -o json </dev/null >"$tmp/train.json" 2>"$tmp/train.log" ||
+timeout 120 mpirun -n 2 ucudnn-train --network \
+  "$root/usr/share/ucudnn/quickstart/resnet20_cifar.csv" --batch 4 --steps 2 \
+  --threads 1 -o json </dev/null >"$tmp/train.json" 2>"$tmp/train.log" ||
   fail "ucudnn-train fails"
 python3 -c '
 import json, sys

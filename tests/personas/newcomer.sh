@@ -7,7 +7,7 @@
 source "$(dirname "$0")/common.sh" "$1"
 
 for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
-  ucudnn-train-memory ucudnn-plan ucudnn-networks-put ucudnn-coord-serve; do
+  ucudnn-plan ucudnn-networks-put ucudnn-coord-serve; do
   man --warnings "$program" >"$tmp/page" 2>"$tmp/warnings" || fail "no man page of $program"
   [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
 done

@@ -35,13 +35,12 @@ cat >"$tmp/net.csv" <<'CSV'
 name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups
 conv1,8,12,12,16,3,3,1,1,1,1,1
 CSV
-training=(--net "$tmp/net.csv" --batch 4 --workspace-limit 4MiB --policy all)
-ucudnn-train "${training[@]}" --print-network >"$tmp/all.csv" 2>/dev/null
-ucudnn networks put net "$tmp/all.csv"
-ucudnn measure --network net --batch 4 --workspace-limit 4MiB \
-  --batch-policy all --ranks 2 --device-kind "$(kind n1)" \
-  --device-kind "$(kind n2)" >/dev/null 2>"$tmp/measure.log" ||
-  fail "measuring fails"
+training=(--network "$tmp/net.csv" --batch 4)
+ucudnn networks put net "$tmp/net.csv"
+# What a job asks for, so that its measurements are there.
+ucudnn plan --network net --batch 4 --memory-budget 1GiB --ranks 2 \
+  --device-kind "$(kind n1)" --device-kind "$(kind n2)" \
+  >/dev/null 2>"$tmp/measure.log" || fail "measuring fails"
 
 # The site. slurmd's folders differ by node, and each sees its own in a mount
 # namespace: PMIx needs one name for all.
@@ -114,8 +113,8 @@ export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
 unset_coordinator() { env -u UCUDNN_COORDINATOR "$@"; }
 nodes_free() { [ "$(ucudnn nodes -o jsonpath='{[*].state}' | grep -c online)" = 2 ]; }
 unset_coordinator sbatch --wait --output="$tmp/job.out" --error="$tmp/job.log" \
-  "$deploy/hetjob.sbatch" "${training[@]}" --threads 1,2 --steps 3 \
-  --measurements 0 -o json >"$tmp/sbatch.log" 2>&1 ||
+  "$deploy/hetjob.sbatch" "${training[@]}" --memory-budget 1GiB \
+  --threads 1,2 --steps 3 -o json >"$tmp/sbatch.log" 2>&1 ||
   { cat "$tmp/job.out"; fail "the job fails"; }
 python3 - "$tmp/job.out" "$(kind n1)" "$(kind n2)" <<'PY'
 import json, sys

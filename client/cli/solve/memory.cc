@@ -135,7 +135,7 @@ void AddGraphOption(CLI::App* command, std::string* graph) {
       command
           ->add_option("--graph", *graph,
                        "Plan this training graph with its costs and link, as "
-                       "--graph-out and ucudnn-train-memory write it, instead "
+                       "--graph-out and ucudnn-train write it, instead "
                        "of --network, --batch and --device-model")
           ->option_text("FILE");
   for (const char* name : {"--network", "--batch", "--device-model"}) {

@@ -1,4 +1,4 @@
-#include "client/examples/train/data.h"
+#include "client/train/data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,15 +1,14 @@
-#include "client/examples/train/loader.h"
+#include "client/train/loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-
-#include "tests/support/fake_device.h"
 
 namespace ucudnn::train {
 namespace {
@@ -45,27 +44,51 @@ std::vector<float> Pixels(std::int64_t step, BatchSize first, BatchSize batch) {
   return pixels;
 }
 
-std::vector<std::int64_t> Labels(std::int64_t step, BatchSize first,
+// Two labels an image.
+std::vector<std::int32_t> Labels(std::int64_t step, BatchSize first,
                                  BatchSize batch) {
-  std::vector<std::int64_t> labels = MakeOrder().Images(step, first, batch);
-  for (std::int64_t& label : labels) label %= 10;
+  std::vector<std::int32_t> labels;
+  for (const std::int64_t image : MakeOrder().Images(step, first, batch)) {
+    labels.insert(labels.end(), 2, static_cast<std::int32_t>(image % 10));
+  }
   return labels;
+}
+
+std::array<TrainingBatch, 2> RoomFor(BatchSize batch) {
+  std::array<TrainingBatch, 2> batches;
+  for (TrainingBatch& made : batches) {
+    const auto images = static_cast<std::size_t>(batch.count());
+    auto* const memory = new float[8 * images];
+    made.images = {memory, 6 * images};
+    made.labels = {reinterpret_cast<std::int32_t*>(memory + 6 * images),
+                   2 * images};
+    made.memory = DeviceBuffer(memory, Bytes(32 * batch.count()), [](void* p) {
+      delete[] static_cast<float*>(p);
+    });
+  }
+  return batches;
+}
+
+std::vector<float> PixelsOf(const TrainingBatch& batch) {
+  return {batch.images.begin(), batch.images.end()};
+}
+std::vector<std::int32_t> LabelsOf(const TrainingBatch& batch) {
+  return {batch.labels.begin(), batch.labels.end()};
 }
 
 TEST(LoaderTest, GivesTheShareOfEachStepInItsOrder) {
   const NumberedImages data;
   for (const int readers : {1, 3, 8}) {
-    FakeDevice device;
     Loader loader(data, MakeOrder(), readers);
     const BatchSize first(5);
     for (const BatchSize batch : {BatchSize(1), BatchSize(7), BatchSize(27)}) {
-      ASSERT_TRUE(loader.SetShare(device, first, batch));
+      loader.SetShare(RoomFor(batch), first, batch);
       for (std::int64_t step = 0; step < 5; ++step) {
-        const Loader::Images images = loader.Load(step, step == 4);
-        EXPECT_THAT(std::vector(images.pixels.begin(), images.pixels.end()),
+        const TrainingBatch& images = loader.Load(step, step == 4);
+        EXPECT_THAT(PixelsOf(images),
                     ElementsAreArray(Pixels(step, first, batch)))
             << readers << " readers, step " << step;
-        EXPECT_EQ(images.labels, Labels(step, first, batch));
+        EXPECT_EQ(LabelsOf(images), Labels(step, first, batch));
       }
     }
   }
@@ -73,15 +96,13 @@ TEST(LoaderTest, GivesTheShareOfEachStepInItsOrder) {
 
 TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
   const NumberedImages data;
-  FakeDevice device;
   Loader loader(data, MakeOrder(), 2);
-  ASSERT_TRUE(loader.SetShare(device, BatchSize(0), BatchSize(16)));
+  loader.SetShare(RoomFor(BatchSize(16)), BatchSize(0), BatchSize(16));
   (void)loader.Load(0, false);
-  ASSERT_TRUE(loader.SetShare(device, BatchSize(16), BatchSize(12)));
-  EXPECT_EQ(loader.Load(1, false).labels,
+  loader.SetShare(RoomFor(BatchSize(12)), BatchSize(16), BatchSize(12));
+  EXPECT_EQ(LabelsOf(loader.Load(1, false)),
             Labels(1, BatchSize(16), BatchSize(12)));
-  const Loader::Images images = loader.Load(9, true);
-  EXPECT_THAT(std::vector(images.pixels.begin(), images.pixels.end()),
+  EXPECT_THAT(PixelsOf(loader.Load(9, true)),
               ElementsAreArray(Pixels(9, BatchSize(16), BatchSize(12))));
 }
 
@@ -117,9 +138,8 @@ class MeetingImages final : public Dataset {
 
 TEST(LoaderTest, ReadsWithSeveralThreadsAtOnce) {
   const MeetingImages data;
-  FakeDevice device;
   Loader loader(data, MakeOrder(), 2);
-  ASSERT_TRUE(loader.SetShare(device, BatchSize(0), BatchSize(8)));
+  loader.SetShare(RoomFor(BatchSize(8)), BatchSize(0), BatchSize(8));
   (void)loader.Load(0, true);
   EXPECT_FALSE(data.late());
 }

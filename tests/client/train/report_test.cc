@@ -1,9 +1,11 @@
-#include "client/examples/train/report.h"
+#include "client/train/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 namespace ucudnn::train {
 namespace {
@@ -11,35 +13,39 @@ namespace {
 using std::chrono::microseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+RankReport Rank(const char* kind, std::int64_t batch, double predicted,
+                std::vector<Nanoseconds> passes,
+                std::vector<Nanoseconds> times) {
+  RankReport rank;
+  rank.shown = {{"device_kind", kind}, {"batch", batch}};
+  if (batch > 0) {
+    rank.shown.update({{"budget_bytes", 2 << 20},
+                       {"peak_bytes", 1 << 20},
+                       {"offloaded_bytes", 0},
+                       {"predicted_us", predicted},
+                       {"predicted_passes_us", predicted - 2},
+                       {"passes_us", 42.0},
+                       {"stalls_us", {{"offload", 1.5}, {"sync", 0.5}}}});
+  }
+  rank.passes = std::move(passes);
+  rank.times = std::move(times);
+  return rank;
+}
 
 Report SampleReport() {
   Report report;
-  report.net = "lenet";
+  report.network = "lenet";
   report.batch = BatchSize(8);
   report.source = "coordinator";
   report.losses = {2.5, 2.25};
   report.steps = {microseconds(90), microseconds(60)};
-  RankReport fast;
-  fast.device_kind = "fast";
-  fast.batch = BatchSize(6);
-  fast.weight = 0.75;
-  fast.predicted = microseconds(20);
-  fast.convolutions = microseconds(21);
-  fast.passes = {microseconds(50), microseconds(40)};
-  fast.exchanges = {microseconds(7), microseconds(10)};
-  RankReport slow = fast;
-  slow.device_kind = "slow";
-  slow.batch = BatchSize(2);
-  slow.predicted = microseconds(25);
-  slow.convolutions = microseconds(24);
-  slow.passes = {microseconds(30), microseconds(45)};
-  slow.exchanges = {microseconds(27), microseconds(5)};
-  slow.fallbacks = {"conv1 forward ran undivided"};
-  RankReport idle;
-  idle.device_kind = "idle";
-  idle.passes = {microseconds(0), microseconds(0)};
-  idle.exchanges = {microseconds(0), microseconds(0)};
-  report.ranks = {fast, slow, idle};
+  report.ranks = {Rank("fast", 6, 42, {microseconds(50), microseconds(40)},
+                       {microseconds(57), microseconds(50)}),
+                  Rank("slow", 2, 45, {microseconds(30), microseconds(45)},
+                       {microseconds(57), microseconds(50)}),
+                  Rank("idle", 0, 0, {}, {})};
   return report;
 }
 
@@ -47,13 +53,11 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
   EXPECT_THAT(SlowestPasses(SampleReport()),
               ElementsAre(microseconds(50), microseconds(45)));
   const auto json = ToJson(SampleReport());
-  // The first step includes preparations.
-  EXPECT_EQ(json["passes_us"], 45.0);
-  EXPECT_EQ(json["predicted_us"], 25.0);
-  EXPECT_EQ(json["convolutions_us"], 24.0);
-  EXPECT_EQ(json["exchange_us"], 5.0);
-  EXPECT_EQ(json["step_us"], 60.0);
-  EXPECT_TRUE(json["ranks"][2]["predicted_us"].is_null());
+  EXPECT_EQ(json["passes_us"], 47.5);
+  EXPECT_EQ(json["predicted_us"], 45.0);
+  EXPECT_EQ(json["exchange_us"], 6.0);
+  EXPECT_EQ(json["step_us"], 75.0);
+  EXPECT_EQ(json["ranks"][2]["batch"], 0);
 }
 
 TEST(ReportTest, CountsTheLastRanksWaitAsExchange) {
@@ -68,39 +72,45 @@ TEST(ReportTest, ReportsNoStepTimeIfRanksTakeTurns) {
   EXPECT_THAT(ToTable(report), HasSubstr("ranks compute in turns"));
 }
 
-TEST(ReportTest, PredictsNothingUnlessAllBusyRanksAreMeasured) {
+TEST(ReportTest, ReportsNoTimesOfAnInterruptedStart) {
   Report report = SampleReport();
-  report.ranks[0].predicted.reset();
-  EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
+  report.steps.clear();
+  for (RankReport& rank : report.ranks) rank.passes.clear();
+  EXPECT_TRUE(ToJson(report)["step_us"].is_null());
+  EXPECT_TRUE(ToJson(report)["passes_us"].is_null());
 }
 
-TEST(ReportTest, ShowsDeviationsAndFallbacks) {
-  const std::string table = ToTable(SampleReport());
+TEST(ReportTest, ShowsDeviationsAndWhy) {
+  Report report = SampleReport();
+  report.ranks[1].shown["why"] = "the slowest";
+  report.ranks[0].shown["task_times"]["operators"] = {
+      {{"operator", "relu forward"},
+       {"tasks", 3},
+       {"predicted_us", 4},
+       {"us", 5}}};
+  const std::string table = ToTable(report);
   EXPECT_THAT(table, HasSubstr("+5.0 %"));
-  EXPECT_THAT(table, HasSubstr("-4.0 %"));
-  EXPECT_THAT(table, HasSubstr("rank 1: conv1 forward ran undivided"));
+  EXPECT_THAT(table, HasSubstr("-2.3 %"));
+  EXPECT_THAT(table, HasSubstr("rank 1: the slowest"));
+  EXPECT_THAT(table, HasSubstr("relu forward"));
   EXPECT_THAT(table, HasSubstr("loss 2.5 at step 0, 2.25 at step 1"));
+}
+
+TEST(ReportTest, SaysThatLossesDependOnShares) {
+  Report report = SampleReport();
+  EXPECT_THAT(ToTable(report), Not(HasSubstr("depend")));
+  report.statistics_of_parts = true;
+  EXPECT_THAT(ToTable(report), HasSubstr("losses depend on the shares"));
+  EXPECT_EQ(ToJson(report)["losses_depend_on_shares"], true);
 }
 
 TEST(ReportTest, SurvivesEncodingBetweenRanks) {
   for (const RankReport& rank : SampleReport().ranks) {
     const RankReport read = DecodeRankReport(Encode(rank));
-    EXPECT_EQ(read.device_kind, rank.device_kind);
-    EXPECT_EQ(read.batch, rank.batch);
-    EXPECT_EQ(read.weight, rank.weight);
-    EXPECT_EQ(read.predicted, rank.predicted);
-    EXPECT_EQ(read.convolutions, rank.convolutions);
+    EXPECT_EQ(read.shown, rank.shown);
     EXPECT_EQ(read.passes, rank.passes);
-    EXPECT_EQ(read.fallbacks, rank.fallbacks);
+    EXPECT_EQ(read.times, rank.times);
   }
-}
-
-TEST(ReportTest, LeavesOutTheFirstStepsOfManyOnly) {
-  EXPECT_EQ(Typical({}), std::nullopt);
-  EXPECT_EQ(Typical({microseconds(9)}), microseconds(9));
-  std::vector<Nanoseconds> times(10, microseconds(4));
-  times[0] = times[1] = times[2] = microseconds(100);
-  EXPECT_EQ(Typical(times), microseconds(4));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The training program as a user runs it: real ranks with parts of the CPU, a
-// real gRPC server with scripted plans, and real files.
+// The training program as a user runs it: real ranks with parts of the CPU, and
+// real files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,29 +8,31 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "client/examples/train/checkpoint.h"
-#include "client/examples/train/net.h"
-#include "device/onednn/onednn_device.h"
-#include "proto/convert_plan.h"
+#include "client/train/checkpoint.h"
+#ifdef UCUDNN_WITH_ONNX
+#include "tests/base/onnx/models.h"
+#endif
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
-#include "tests/support/scripted_coordinator.h"
 
 namespace ucudnn::train {
 namespace {
 
 using Json = nlohmann::json;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // The difference that rounding explains over the few steps of these tests.
-constexpr double kRounding = 1e-4;
+constexpr double kRounding = 1e-5;
 
 double LargestDifference(const Json& a, const Json& b) {
   EXPECT_EQ(a["losses"].size(), b["losses"].size());
@@ -43,71 +45,39 @@ double LargestDifference(const Json& a, const Json& b) {
   return largest;
 }
 
-// Shares of the mini-batch, each kernel in micro-batches of three and a rest,
-// on ranks with these numbers of threads.
-Result<JobPlan> InThrees(const JobRequest& request,
-                         const std::vector<Kernel>& kernels,
-                         const std::vector<std::int64_t>& shares,
-                         const std::vector<int>& threads) {
-  JobPlan plan;
-  plan.id = 5;
-  plan.revision = 1;
-  plan.request = request;
-  plan.predicted = Nanoseconds(1'000'000);
-  for (std::size_t r = 0; r < shares.size(); ++r) {
-    UCUDNN_ASSIGN_OR_RETURN(auto device,
-                            OpenOneDnnDevice({.threads = threads[r]}));
-    RankPlan rank;
-    rank.device_kind = request.device_kinds[r];
-    rank.batch = BatchSize(shares[r]);
-    rank.weight = static_cast<double>(shares[r]) /
-                  static_cast<double>(request.batch.count());
-    WorkspacePlan& workspace = rank.workspace.Own();
-    workspace.batch = rank.batch;
-    workspace.workspace_limit = request.workspace_limit;
-    for (const Kernel& kernel : kernels) {
-      if (shares[r] == 0) break;
-      KernelPlan planned;
-      planned.layer = kernel.layer;
-      planned.op = kernel.op;
-      planned.problem = kernel.problem;
-      for (const std::int64_t size : {std::int64_t{3}, shares[r] % 3}) {
-        const std::int64_t count = size == 3 ? shares[r] / 3 : 1;
-        if (size == 0 || count == 0) continue;
-        UCUDNN_ASSIGN_OR_RETURN(
-            const Candidate candidate,
-            SuggestWithin(*device, kernel.problem, BatchSize(size),
-                          request.workspace_limit));
-        planned.workspace = std::max(planned.workspace, candidate.workspace);
-        planned.micro_batches.push_back(
-            {BatchSize(size), count, candidate.algorithm,
-             Nanoseconds(1'000'000), candidate.workspace});
-      }
-      workspace.total_time += Nanoseconds(10'000);
-      workspace.kernels.push_back(std::move(planned));
-    }
-    plan.ranks.push_back(std::move(rank));
+std::vector<std::int64_t> BatchesOf(const Json& report) {
+  std::vector<std::int64_t> batches;
+  for (const Json& rank : report["ranks"]) batches.push_back(rank["batch"]);
+  return batches;
+}
+
+// That each rank keeps to its budget.
+void ExpectWithin(const Json& report,
+                  const std::vector<std::int64_t>& budgets) {
+  for (std::size_t r = 0; r < budgets.size(); ++r) {
+    const Json& rank = report["ranks"][r];
+    if (rank["batch"] == 0) continue;
+    EXPECT_LE(rank["peak_bytes"], budgets[r]) << r;
+    EXPECT_EQ(rank["budget_bytes"], budgets[r]);
   }
-  return plan;
 }
 
 class TrainTest : public ::testing::Test {
  protected:
-  // A coordinator's plan for training `net`.
-  void Plan(ScriptedCoordinator* coordinator, const Net& net,
-            const std::vector<std::int64_t>& shares,
-            const std::vector<int>& threads) {
-    coordinator->create_plan =
-        [=](const v1::PlanRequest& message) -> Result<v1::Plan> {
-      UCUDNN_ASSIGN_OR_RETURN(const JobRequest request, FromProto(message));
-      UCUDNN_ASSIGN_OR_RETURN(
-          const JobPlan plan,
-          InThrees(
-              request,
-              KernelsOf(ConvolutionsOf(net), Precision::kFp32, Layout::kNchw),
-              shares, threads));
-      return ToProto(plan);
-    };
+  TrainTest() {
+    std::ofstream(folder_ / "net.csv")
+        << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+           "a,3,16,16,8,3,3,1,1,1,1,1\n"
+           "b,8,16,16,8,3,3,1,1,1,1,1\n"
+           "c,8,8,8,10,1,1,0,0,1,1,1\n";
+    for (const auto& [name, channels, pixels] :
+         {std::tuple("mnist", 1, 28), {"cifar10", 3, 32}}) {
+      std::ofstream(folder_ / (name + std::string(".csv")))
+          << "name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n"
+          << fmt::format("a,{0},{1},{1},8,5,5,0,0,2,2,1\n", channels, pixels)
+          << fmt::format("b,8,{0},{0},10,{0},{0},0,0,1,1,1\n",
+                         (pixels - 5) / 2 + 1);
+    }
   }
 
   std::map<std::string, std::string> Environment() const {
@@ -119,20 +89,26 @@ class TrainTest : public ::testing::Test {
             {"OMP_WAIT_POLICY", "passive"}};
   }
 
+  std::vector<std::string> Command(std::vector<std::string> more) const {
+    std::vector<std::string> command = {test::ProgramPath("ucudnn-train"),
+                                        "--threads", "1"};
+    if (std::ranges::find(more, "--network") == more.end()) {
+      command.insert(command.end(), {"--network", folder_ / "net.csv"});
+    }
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+
   // Standard output as JSON, which must be all of it; null if it is not JSON.
   Json Train(int ranks, const std::vector<std::string>& arguments) {
     const std::string out = folder_ / "out.json";
     std::ofstream(out).close();
-    std::vector<std::string> command = {"sh",
-                                        "-c",
-                                        "exec \"$@\" >>" + out,
-                                        "sh",
-                                        test::ProgramPath("ucudnn-train"),
-                                        "-o",
-                                        "json",
-                                        "--rate",
-                                        "0.002"};
-    command.insert(command.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> command = {"sh", "-c", "exec \"$@\" >>" + out,
+                                        "sh"};
+    for (std::string& word : Command(arguments)) {
+      command.push_back(std::move(word));
+    }
+    command.insert(command.end(), {"-o", "json"});
     std::vector<std::string> environment;
     for (const auto& [name, value] : Environment()) {
       environment.push_back(name + "=" + value);
@@ -143,105 +119,157 @@ class TrainTest : public ::testing::Test {
   }
 
   // Runs one process, without mpirun.
-  test::Finished TrainAlone(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), test::ProgramPath("ucudnn-train"));
-    return test::Run(arguments, Environment());
+  test::Finished TrainAlone(const std::vector<std::string>& arguments) {
+    return test::Run(Command(arguments), Environment());
+  }
+
+  // A folder with an image of MNIST.
+  std::string OneImage() const {
+    const std::string count{0, 0, 0, 1};
+    const std::string size{0, 0, 0, 28};
+    std::ofstream(folder_ / "train-images-idx3-ubyte")
+        << std::string{0, 0, 8, 3} + count + size + size +
+               std::string(28 * 28, '\1');
+    std::ofstream(folder_ / "train-labels-idx1-ubyte")
+        << std::string{0, 0, 8, 1} + count + std::string(1, '\1');
+    return folder_.path();
   }
 
   test::TemporaryFolder folder_;
   RankedRun run_;
 };
 
-// Small images, which need few steps.
-const std::vector<std::string> kSmall = {
-    "--image", "1x12x12", "--threads", "1", "--measurements", "1"};
-std::vector<std::string> Small(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), kSmall.begin(), kSmall.end());
-  return arguments;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
-TEST_F(TrainTest, LearnsTheSameOnUnevenRanksAsInOneProcess) {
-  const std::vector<std::string> common =
-      Small({"--batch", "16", "--steps", "15"});
-  const Json alone = Train(1, common);
+const Words kFewSteps = {"--batch", "16", "--steps", "5"};
+
+TEST_F(TrainTest, LearnsTheSameOnUnlikeRanksAsInOneProcess) {
+  const Json alone = Train(1, kFewSteps);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
-  const double first = alone["losses"].front();
-  EXPECT_LT(alone["losses"].back(), 0.95 * first);
-  const Net net = LeNet({1, 12, 12}, 10).value();
-  for (const std::vector<std::int64_t>& shares :
-       {std::vector<std::int64_t>{11, 5}, {4, 0, 12}}) {
-    ScriptedCoordinator coordinator;
-    Plan(&coordinator, net, shares, {1, 1, 1});
-    std::vector<std::string> arguments = common;
-    arguments.insert(arguments.end(), {"--coordinator", coordinator.address()});
-    const Json together = Train(static_cast<int>(shares.size()), arguments);
-    ASSERT_EQ(run_.exit_status, 0) << run_.output;
-    EXPECT_EQ(together["source"], "coordinator") << together["reason"];
-    EXPECT_THAT(together["sum_method"].get<std::string>(),
-                HasSubstr("the gradients are in host memory"));
-    EXPECT_LT(LargestDifference(alone, together), kRounding);
-    for (std::size_t r = 0; r < shares.size(); ++r) {
-      const Json& rank = together["ranks"][r];
-      EXPECT_EQ(rank["batch"], shares[r]);
-      EXPECT_THAT(rank["fallbacks"], IsEmpty());
-      EXPECT_EQ(rank["convolutions_us"].is_null(), shares[r] == 0);
-      EXPECT_EQ(rank["predicted_us"].is_null(), shares[r] == 0);
-    }
-    EXPECT_GT(together["step_us"], together["exchange_us"]);
+  EXPECT_LT(alone["losses"].back(), alone["losses"].front());
+  EXPECT_EQ(alone["ranks"][0]["policy"], "baseline");
+  const std::int64_t needed = alone["ranks"][0]["peak_bytes"];
+
+  const std::vector<std::int64_t> budgets = {300 << 10, 150 << 10, 90 << 10};
+  const Json together =
+      Train(3, kFewSteps + Words{"--memory-budget", "300KiB,150KiB,90KiB",
+                                 "--recompute", "--offload-weights", "--poison",
+                                 "--task-times"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(together["source"], "measured here") << together["reason"];
+  EXPECT_THAT(together["sum_method"].get<std::string>(),
+              HasSubstr("the gradients are in host memory"));
+  EXPECT_LT(LargestDifference(alone, together), kRounding);
+  EXPECT_THAT(BatchesOf(together), Each(::testing::Gt(0)));
+  ExpectWithin(together, budgets);
+  EXPECT_GT(needed, budgets[0]);
+  for (const Json& rank : together["ranks"]) {
+    EXPECT_GT(rank["task_times"]["operators"].size(), 2U);
+    EXPECT_GT(rank["predicted_us"], 0);
   }
 }
 
+TEST_F(TrainTest, LeavesOutARankWithoutRoom) {
+  const Json alone = Train(1, kFewSteps);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const Json together =
+      Train(3, kFewSteps + Words{"--memory-budget", "1MiB,1KiB,1MiB"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(LargestDifference(alone, together), kRounding);
+  EXPECT_EQ(together["ranks"][1]["batch"], 0);
+  EXPECT_THAT(together["ranks"][1]["why"].get<std::string>(),
+              HasSubstr("left out"));
+}
+
 TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
-  ScriptedCoordinator coordinator;
-  Plan(&coordinator, LeNet({1, 12, 12}, 10).value(), {10, 5}, {2, 1});
-  const std::vector<std::string> common = {
-      "--batch", "15",      "--steps",        "10", "--threads", "2,1",
-      "--image", "1x12x12", "--measurements", "1"};
-  std::vector<std::string> arguments = common;
-  arguments.insert(arguments.end(), {"--coordinator", coordinator.address(),
-                                     "--batch-policy", "adaptive"});
-  const Json planned = Train(2, arguments);
+  const Words common = {"--batch", "15", "--steps", "5", "--threads", "2,1"};
+  const Json planned = Train(2, common);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(planned["split"], "planned");
-  EXPECT_EQ(planned["ranks"][0]["batch"], 10);
   EXPECT_NE(planned["ranks"][0]["device_kind"],
             planned["ranks"][1]["device_kind"]);
-  arguments = common;
-  arguments.push_back("--even");
-  const Json even = Train(2, arguments);
+  EXPECT_THAT(planned["reason"].get<std::string>(),
+              HasSubstr("2 kinds of device"));
+  const Json even = Train(2, common + Words{"--even"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(even["split"], "even");
-  EXPECT_EQ(even["ranks"][0]["batch"], 8);
-  EXPECT_EQ(even["ranks"][1]["batch"], 7);
+  EXPECT_EQ(BatchesOf(even), (std::vector<std::int64_t>{8, 7}));
   EXPECT_LT(LargestDifference(planned, even), kRounding);
 }
 
-TEST_F(TrainTest, TrainsResNetOnRanksAsInOneProcess) {
-  const std::vector<std::string> arguments = {
-      "--net",          "resnet18", "--image", "3x32x32", "--classes", "10",
-      "--batch",        "4",        "--steps", "2",       "--threads", "1",
-      "--measurements", "0"};
-  const Json alone = Train(1, arguments);
+#ifdef UCUDNN_WITH_ONNX
+// Two normalisations, one of them in a residual block.
+class TrainNormalisedTest : public TrainTest {
+ protected:
+  TrainNormalisedTest() {
+    std::ofstream(folder_ / "norm.onnx")
+        << test::OnnxModel(
+               "g (float[N,3,16,16] x, float[8,3,3,3] w1, float[8] s1,"
+               "float[8] t1, float[8] m1, float[8] v1, float[8,8,3,3] w2,"
+               "float[8] s2, float[8] t2, float[8] m2, float[8] v2,"
+               "float[10,8] wf, float[10] bf) => (float[N,10] y) {"
+               "c1 = Conv<pads=[1,1,1,1]>(x, w1)"
+               "n1 = BatchNormalization(c1, s1, t1, m1, v1)"
+               "r1 = Relu(n1)"
+               "c2 = Conv<pads=[1,1,1,1]>(r1, w2)"
+               "n2 = BatchNormalization(c2, s2, t2, m2, v2)"
+               "a = Add(n2, r1)  r2 = Relu(a)  p = GlobalAveragePool(r2)"
+               "f = Flatten(p)  y = Gemm<transB=1>(f, wf, bf) }")
+               .SerializeAsString();
+    common_ = kFewSteps + Words{"--network", folder_ / "norm.onnx"};
+  }
+
+  Words common_;
+};
+
+TEST_F(TrainNormalisedTest, TakesStatisticsOverTheWholeMiniBatch) {
+  const Json alone = Train(1, common_);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
-  const Json together = Train(2, arguments);
+  const Json together =
+      Train(3, common_ + Words{"--memory-budget", "450KiB,250KiB,120KiB",
+                               "--recompute", "--offload-weights", "--poison"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_LT(LargestDifference(alone, together), kRounding);
+  EXPECT_EQ(together["losses_depend_on_shares"], false);
+  EXPECT_THAT(BatchesOf(together), Each(::testing::Gt(0)));
+  ExpectWithin(together, {450 << 10, 250 << 10, 120 << 10});
+  EXPECT_GT(alone["ranks"][0]["peak_bytes"], 450 << 10);
 }
 
+TEST_F(TrainNormalisedTest, TakesThemOverRanksIfAsked) {
+  const Json report = Train(2, common_ + Words{"--batch-statistics", "rank"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(report["losses_depend_on_shares"], true);
+}
+
+TEST_F(TrainNormalisedTest, LeavesARankOutOfStatisticsToo) {
+  const Json alone = Train(1, common_);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const Json together =
+      Train(2, common_ + Words{"--memory-budget", "1KiB,1MiB"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(BatchesOf(together), (std::vector<std::int64_t>{0, 16}));
+  EXPECT_LT(LargestDifference(alone, together), kRounding);
+}
+#endif
+
 TEST_F(TrainTest, ResumesFromACheckpointAsIfNeverInterrupted) {
-  const std::string file = folder_ / "kept/lenet.ckpt";
-  const std::vector<std::string> common =
-      Small({"--batch", "8", "--images", "60", "--checkpoint", file});
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), common.begin(), common.end());
-    return more;
-  };
-  const Json whole = Train(2, with({"--steps", "14"}));
+  const std::string file = folder_ / "kept/net.ckpt";
+  // With the same measurements, the same plan comes out.
+  const Words common = {
+      "--batch",      "8",  "--images",       "60",
+      "--checkpoint", file, "--measurements", folder_ / "measured.json"};
+  const Json whole = Train(2, common + Words{"--steps", "14"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   // Stops in the middle of the second epoch.
-  Train(2, with({"--steps", "9"}));
+  Train(2, common + Words{"--steps", "9"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
-  const Json rest = Train(2, with({"--steps", "14", "--resume"}));
+  const Json rest = Train(2, common + Words{"--steps", "14", "--resume"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(rest["first_step"], 9);
   const std::vector<double> losses = whole["losses"];
@@ -249,34 +277,38 @@ TEST_F(TrainTest, ResumesFromACheckpointAsIfNeverInterrupted) {
             std::vector<double>(losses.begin() + 9, losses.end()));
 
   const test::Finished refused =
-      TrainAlone(with({"--steps", "30", "--resume", "--seed", "2"}));
+      TrainAlone(common + Words{"--steps", "30", "--resume", "--seed", "2"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr(file), HasSubstr("the seed")));
   std::ofstream(file, std::ios::app) << "x";
-  Train(2, with({"--steps", "30", "--resume"}));
+  Train(2, common + Words{"--steps", "30", "--resume"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr(file + ": offset 24"));
 }
 
+// As many ranks as there are then.
+TEST_F(TrainTest, ResumesOnAnotherNumberOfRanks) {
+  const Words common = {"--batch", "8", "--checkpoint", folder_ / "net.ckpt"};
+  const Json whole = Train(1, common + Words{"--steps", "8"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  Train(1, common + Words{"--steps", "4"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const Json rest =
+      Train(3, common + Words{"--steps", "8", "--resume", "--memory-budget",
+                              "1KiB,1MiB,1MiB"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(rest["losses"][i], whole["losses"][i + 4], 1e-4);
+  }
+}
+
 TEST_F(TrainTest, FinishesItsStepWhenInterrupted) {
-  const std::string file = folder_ / "lenet.ckpt";
-  const std::vector<std::string> command = {test::ProgramPath("ucudnn-train"),
-                                            "--batch",
-                                            "8",
-                                            "--rate",
-                                            "0.002",
-                                            "--threads",
-                                            "1",
-                                            "--image",
-                                            "1x12x12",
-                                            "--checkpoint",
-                                            file,
-                                            "--steps",
-                                            "1000000",
-                                            "--checkpoint-every",
-                                            "5"};
+  const std::string file = folder_ / "net.ckpt";
+  const Words common = {"--batch", "8", "--checkpoint", file};
   // A single process needs no mpirun.
-  test::Process process(command, folder_ / "log", Environment());
+  test::Process process(
+      Command(common + Words{"--steps", "1000000", "--checkpoint-every", "5"}),
+      folder_ / "log", Environment());
   ASSERT_TRUE(test::WaitUntil([&] { return !test::FileText(file).empty(); }))
       << test::FileText(folder_ / "log");
   process.Signal(SIGINT);
@@ -287,9 +319,8 @@ TEST_F(TrainTest, FinishesItsStepWhenInterrupted) {
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   const std::int64_t done = checkpoint->steps;
   EXPECT_THAT(log, HasSubstr(fmt::format("interrupted after step {};", done)));
-  const std::string last = std::to_string(done + 2);
-  const Json rest = Train(1, Small({"--batch", "8", "--checkpoint", file,
-                                    "--resume", "--steps", last}));
+  const Json rest =
+      Train(1, common + Words{"--resume", "--steps", std::to_string(done + 2)});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(rest["first_step"], done);
 }
@@ -314,42 +345,106 @@ TEST_F(TrainTest, TrainsOnTheFilesOfMnistAndCifar10) {
   std::ofstream(images) << head + word(28) + word(28) + pixels;
   std::ofstream(labels) << std::string{0, 0, 8, 1} + word(20) + classes;
   std::ofstream(folder_ / "data_batch_1.bin") << cifar;
-  for (const char* form : {"mnist:", "cifar10:"}) {
-    const Json report =
-        Train(2, {"--data", form + folder_.path(), "--batch", "10", "--steps",
-                  "5", "--threads", "1", "--measurements", "0"});
+  for (const std::string form : {"mnist", "cifar10"}) {
+    const Json report = Train(
+        2, {"--network", folder_ / (form + ".csv"), "--data",
+            form + ":" + folder_.path(), "--batch", "10", "--steps", "5"});
     ASSERT_EQ(run_.exit_status, 0) << run_.output;
     EXPECT_EQ(report["losses"].size(), 5U);
     EXPECT_LT(report["losses"].back(), report["losses"].front());
   }
   std::ofstream(images, std::ios::app) << "x";
-  Train(2, {"--data", "mnist:" + folder_.path(), "--batch", "10"});
+  Train(2, {"--network", folder_ / "mnist.csv", "--data",
+            "mnist:" + folder_.path(), "--batch", "10"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output,
               HasSubstr("ucudnn-train: rank 0: " + images + ": offset 16"));
+}
+
+TEST_F(TrainTest, TrainsWithinTheBudget) {
+  const auto run = TrainAlone({"--batch", "4", "--memory-budget", "1MiB",
+                               "--steps", "4", "--rate", "0.1", "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json json = Json::parse(run.out);
+  const Json& rank = json["ranks"][0];
+  EXPECT_LE(rank["peak_bytes"], 1 << 20);
+  EXPECT_EQ(rank["policy"], "best");
+  EXPECT_GT(rank["step_us"], 0);
+  const std::vector<double> losses = json["losses"];
+  ASSERT_EQ(losses.size(), 4U);
+  EXPECT_LT(losses.back(), losses.front());
+}
+
+TEST_F(TrainTest, ComparesOperatorsWithThePlan) {
+  const auto run =
+      TrainAlone({"--batch", "4", "--memory-budget", "1MiB", "--recompute",
+                  "--offload-weights", "--task-times", "--steps", "2"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("convolution backward_filter"));
+}
+
+// The times that were measured are in the file, so the plan can be checked.
+TEST_F(TrainTest, WritesTheGraphThatItPlanned) {
+  const std::string graph = folder_ / "graph.json";
+  const auto run =
+      TrainAlone({"--batch", "4", "--memory-budget", "300KiB", "--steps", "2",
+                  "--graph-out", graph, "-o", "json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json trained = Json::parse(run.out)["ranks"][0];
+  const auto again =
+      test::Run({test::ProgramPath("ucudnn"), "solve", "memory", "--graph",
+                 graph, "--budget", "300KiB", "-o", "json"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  const Json plan = Json::parse(again.out);
+  EXPECT_EQ(plan["time_us"], trained["predicted_us"]);
+  EXPECT_EQ(plan["peak_bytes"], trained["peak_bytes"]);
+}
+
+TEST_F(TrainTest, StopsWhileItMeasuresWhenInterrupted) {
+  test::Process process(Command({"--batch", "64", "--steps", "1000000000"}),
+                        folder_ / "log", Environment());
+  // A signal while it measures stops it, and so does one while it trains.
+  ASSERT_TRUE(test::WaitUntil([&] {
+    return test::FileText(folder_ / "log").find("measuring") !=
+           std::string::npos;
+  }));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 130) << test::FileText(folder_ / "log");
 }
 
 TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   Train(2, {"--batch", "1", "--even"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr("1 images on 2 ranks"));
+  Train(2, {"--batch", "8", "--memory-budget", "1MiB,1MiB,1MiB"});
+  EXPECT_EQ(run_.exit_status, 2);
+  EXPECT_THAT(run_.output, HasSubstr("3 sizes for 2 ranks"));
+  Train(2, {"--batch", "8", "--memory-budget", "2KiB,1KiB"});
+  EXPECT_EQ(run_.exit_status, 3);
+  EXPECT_THAT(run_.output, HasSubstr("at least"));
   const auto expect = [&](int status, const std::string& text,
-                          const std::vector<std::string>& arguments) {
+                          const Words& arguments) {
     const test::Finished run = TrainAlone(arguments);
     EXPECT_EQ(run.status, status) << run.err;
+    EXPECT_EQ(run.out, "");
     EXPECT_THAT(run.err, HasSubstr(text));
   };
   expect(2, "--batch", {});
-  expect(2, "such as 3x32x32", {"--batch", "8", "--image", "3x32"});
-  expect(2, "all,powerOfTwo,undivided,adaptive is accepted",
-         {"--batch", "8", "--batch-policy", "most"});
-  for (const char* flag : {"--net", "--data"}) {
-    const std::string form = flag == std::string("--data") ? "mnist:" : "";
-    expect(2, "none", {"--batch", "8", flag, form + (folder_ / "none.csv")});
-  }
+  expect(2, "net.csv: it is text",
+         {"--batch", "8", "--input-shape", "3,16,16"});
+  expect(2, "3,224,224", {"--batch", "8", "--input-shape", "3x16"});
+  expect(2, "undivided", {"--batch", "8", "--memory-policy", "nearest"});
+  expect(2, "--memory-budget", {"--batch", "8", "--memory-budget", "much"});
+  expect(3, "would do",
+         {"--batch", "8", "--memory-budget", "10KiB", "--memory-policy",
+          "vdnn-all"});
+  expect(2, "none.csv", {"--batch", "8", "--network", folder_ / "none.csv"});
+  expect(2, "none", {"--batch", "8", "--data", "mnist:" + (folder_ / "none")});
   std::ofstream(folder_ / "no.onnx") << std::string(9, '\1');
-  expect(2, "no.onnx", {"--batch", "8", "--net", folder_ / "no.onnx"});
+  expect(2, "no.onnx", {"--batch", "8", "--network", folder_ / "no.onnx"});
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
+  expect(2, "takes images of 3x16x16",
+         {"--batch", "8", "--data", "mnist:" + OneImage()});
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ bool Fits(const TrainingInput& input, const DeviceModel& model,
   auto graph =
       ParseGraph(input.contents, input.name, BatchSize(batch), input.source);
   if (!graph) return false;
-  auto training = BuildTrainingGraph(*graph, {.precision = input.precision});
+  auto training =
+      BuildTrainingGraph(*graph, {.precision = input.graph.precision});
   if (!training || !SetDevice(model, &*training)) return false;
   return PlanOf(*training, policy,
                 {.budget = options.budget,
@@ -96,9 +97,9 @@ Status RunLargest(RowRunner& runner, const std::string& spec,
     sized.batches = BatchesOf(batch);
     UCUDNN_ASSIGN_OR_RETURN(
         const auto job,
-        runner.Prepare(
-            fmt::format("{}:{}:{}", input.source, batch, Name(input.precision)),
-            std::move(sized)));
+        runner.Prepare(fmt::format("{}:{}:{}", input.source, batch,
+                                   Name(input.graph.precision)),
+                       std::move(sized)));
     const auto plans = ForEach(tried, [&](const std::string& policy) {
       return PlanOf(
           job->prepared->training, policy,

@@ -26,7 +26,7 @@ Result<TrainingInput> InputOf(const std::string& spec) {
   input.name = NetworkNameOf(input.source);
   input.batch =
       BatchSize(std::atoll(spec.substr(first + 1, second - first - 1).c_str()));
-  UCUDNN_ASSIGN_OR_RETURN(input.precision,
+  UCUDNN_ASSIGN_OR_RETURN(input.graph.precision,
                           ParsePrecision(spec.substr(second + 1)));
   UCUDNN_ASSIGN_OR_RETURN(input.contents,
                           ReadFile(input.source, kMaxNetworkFile));
@@ -110,6 +110,7 @@ Status RowRunner::Execute(Job& job, const std::string& policy,
   row.update(more);
   if (run) {
     row.update(ToJson(*job.prepared, plan, *run));
+    row["losses"] = run->losses;
     if (policy == "undivided") job.plain_step = run->Median();
     row["plain_step_us"] = Microseconds(job.plain_step);
     row["plain_bytes"] = job.plain.count();

@@ -1,9 +1,9 @@
-#include "client/examples/train/data.h"
+#include "client/train/data.h"
 
 #include <numeric>
 #include <utility>
 
-#include "client/examples/train/random.h"
+#include "client/train/random.h"
 
 namespace ucudnn::train {
 namespace {
@@ -13,6 +13,10 @@ constexpr std::uint64_t kPatterns = std::uint64_t{1} << 62;
 constexpr std::uint64_t kOrders = std::uint64_t{2} << 62;
 
 }  // namespace
+
+std::string ToString(const ImageExtent& extent) {
+  return fmt::format("{}x{}x{}", extent.channels, extent.height, extent.width);
+}
 
 std::int64_t StoredImages::Label(std::int64_t image) const {
   return labels_[static_cast<std::size_t>(image)];

@@ -1,7 +1,8 @@
-#include "client/examples/train/checkpoint.h"
+#include "client/train/checkpoint.h"
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -12,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::string_view kMagic = "uctrain1";
+constexpr std::string_view kMagic = "uctrain2";
 constexpr std::size_t kHeader = 32;
 constexpr std::size_t kChecksum = 4;
 
@@ -33,18 +34,52 @@ std::uint32_t Crc(std::string_view text) {
       0, reinterpret_cast<const unsigned char*>(text.data()), text.size()));
 }
 
+// The parameters in the order of their names, which does not depend on how many
+// ranks train.
+std::vector<std::size_t> Ordered(const TrainingGraph& graph,
+                                 const Parameters& parameters) {
+  std::vector<std::size_t> blocks;
+  for (const auto& [block, values] : parameters) blocks.push_back(block);
+  std::ranges::sort(blocks, {}, [&](std::size_t block) -> const std::string& {
+    return graph.blocks[block].name;
+  });
+  return blocks;
+}
+
 }  // namespace
 
+std::vector<float> ValuesOf(const TrainingGraph& graph,
+                            const Parameters& parameters) {
+  std::vector<float> values;
+  for (const std::size_t block : Ordered(graph, parameters)) {
+    const std::vector<float>& more = parameters.at(block);
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  return values;
+}
+
+bool SetValues(const TrainingGraph& graph, std::span<const float> values,
+               Parameters* parameters) {
+  std::size_t count = 0;
+  for (const auto& [block, old] : *parameters) count += old.size();
+  if (count != values.size()) return false;
+  auto from = values.begin();
+  for (const std::size_t block : Ordered(graph, *parameters)) {
+    std::vector<float>& to = parameters->at(block);
+    std::copy_n(from, to.size(), to.begin());
+    from += std::ssize(to);
+  }
+  return true;
+}
+
 std::string Encode(const Checkpoint& checkpoint) {
-  const Parameters::State& state = checkpoint.state;
-  const std::uint64_t count = state.filters.size();
+  const std::uint64_t count = checkpoint.values.size();
   std::string text(kMagic);
-  text.reserve(kHeader + 2 * count * sizeof(float) + kChecksum);
+  text.reserve(kHeader + count * sizeof(float) + kChecksum);
   Append(&text, &checkpoint.steps, 1);
   Append(&text, &checkpoint.job, 1);
   Append(&text, &count, 1);
-  Append(&text, state.filters.data(), count);
-  Append(&text, state.velocities.data(), count);
+  Append(&text, checkpoint.values.data(), count);
   const std::uint32_t crc = Crc(text);
   Append(&text, &crc, 1);
   return text;
@@ -66,10 +101,10 @@ Result<Checkpoint> DecodeCheckpoint(std::string_view text,
   }
   const auto count = ReadAt<std::uint64_t>(text, 24);
   const std::size_t room = text.size() - kHeader - kChecksum;
-  if (room % (2 * sizeof(float)) != 0 || room / (2 * sizeof(float)) != count) {
+  if (room % sizeof(float) != 0 || room / sizeof(float) != count) {
     return Fail(Code::kDataLoss,
-                "{}: offset 24: {} parameters, but {} bytes follow for them; 8 "
-                "for each are expected",
+                "{}: offset 24: {} values, but {} bytes follow for them; 4 for "
+                "each are expected",
                 name, count, room);
   }
   const std::size_t end = text.size() - kChecksum;
@@ -89,13 +124,10 @@ Result<Checkpoint> DecodeCheckpoint(std::string_view text,
                 "{}: offset 8: {} steps; 0 or more are expected", name,
                 checkpoint.steps);
   }
-  const std::size_t bytes = count * sizeof(float);
-  for (auto* values :
-       {&checkpoint.state.filters, &checkpoint.state.velocities}) {
-    values->resize(count);
-    const std::size_t offset =
-        values == &checkpoint.state.filters ? kHeader : kHeader + bytes;
-    if (bytes > 0) std::memcpy(values->data(), text.data() + offset, bytes);
+  checkpoint.values.resize(count);
+  if (count > 0) {
+    std::memcpy(checkpoint.values.data(), text.data() + kHeader,
+                count * sizeof(float));
   }
   return checkpoint;
 }

@@ -1,35 +1,28 @@
-#ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_REPORT_H_
-#define UCUDNN_CLIENT_EXAMPLES_TRAIN_REPORT_H_
+#ifndef UCUDNN_CLIENT_TRAIN_REPORT_H_
+#define UCUDNN_CLIENT_TRAIN_REPORT_H_
 
 // The results of a training run, as ranks send them to rank 0 and as it prints
 // them.
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
 
 namespace ucudnn::train {
 
 struct RankReport {
-  std::string host;
-  std::string device_id;
-  std::string device_kind;
-  BatchSize batch;
-  double weight = 0;
-  // The plan's convolutions in one step; absent if nothing was measured.
-  std::optional<Nanoseconds> predicted;
-  std::optional<Nanoseconds> convolutions;  // the same, measured
-  // Both passes on the device, for each step.
+  // What people see of it: host, device_id, device_kind, batch, weight, and if
+  // it has images, of ToJson (client/training/memory_run.h).
+  nlohmann::ordered_json shown;
+  // On the device, for each step that counts since the last plan: until the
+  // gradients were computed, and until the weights were updated.
   std::vector<Nanoseconds> passes;
-  // Time on the device from the end of the passes until the filters are
-  // updated, for each step.
-  std::vector<Nanoseconds> exchanges;
-  std::vector<std::string> fallbacks;
+  std::vector<Nanoseconds> times;
 };
 
 // For sending from rank to rank.
@@ -37,30 +30,31 @@ std::string Encode(const RankReport& report);
 RankReport DecodeRankReport(const std::string& text);
 
 struct Report {
-  std::string net;
+  std::string network;
+  Precision precision = Precision::kFp32;
   BatchSize batch;
   bool even = false;
   std::int64_t plan_id = 0;
   std::string source;
   std::string reason;
   std::string sum_method;  // how gradients were summed, on rank 0
+  // Normalisations took statistics over parts of the mini-batch, so that losses
+  // depend on the shares.
+  bool statistics_of_parts = false;
   // Ranks share a GPU and compute one after the other, so that each is timed as
   // if alone. Steps take longer than they would otherwise.
   bool in_turns = false;
   bool interrupted = false;
   std::int64_t first_step = 0;
   std::vector<double> losses;      // the mean loss of each step
-  std::vector<Nanoseconds> steps;  // whole steps, on rank 0
+  std::vector<Nanoseconds> steps;  // whole steps that count, on rank 0
   std::vector<RankReport> ranks;
 };
 
-// The median, excluding the first steps, which include preparations; absent if
-// there are no times.
-std::optional<Nanoseconds> Typical(std::vector<Nanoseconds> times);
 // The slowest rank's passes of each step.
 std::vector<Nanoseconds> SlowestPasses(const Report& report);
 // For each step, the time that the rank that finishes its passes last waits for
-// gradient sums and updates its filters: the part that passes do not hide.
+// gradient sums and updates its weights: the part that passes do not hide.
 std::vector<Nanoseconds> Exchanges(const Report& report);
 
 nlohmann::ordered_json ToJson(const Report& report);
@@ -68,4 +62,4 @@ std::string ToTable(const Report& report);
 
 }  // namespace ucudnn::train
 
-#endif  // UCUDNN_CLIENT_EXAMPLES_TRAIN_REPORT_H_
+#endif  // UCUDNN_CLIENT_TRAIN_REPORT_H_

@@ -1,4 +1,4 @@
-#include "client/examples/train/loader.h"
+#include "client/train/loader.h"
 
 #include <algorithm>
 
@@ -12,24 +12,13 @@ constexpr std::int64_t kImagesOfReader = 4;
 
 }  // namespace
 
-Status Loader::SetShare(Device& device, BatchSize first, BatchSize batch) {
+void Loader::SetShare(std::array<TrainingBatch, 2> batches, BatchSize first,
+                      BatchSize batch) {
   reading_.clear();  // waits
   ahead_ = -1;
   first_ = first;
   batch_ = batch;
-  const Bytes size(batch.count() * data_.extent().elements() *
-                   std::int64_t{sizeof(float)});
-  for (DeviceBuffer& pixels : pixels_) {
-    pixels.Reset();
-    UCUDNN_ASSIGN_OR_RETURN(pixels, device.AllocateHost(size));
-  }
-  return {};
-}
-
-std::span<float> Loader::PixelsOf(std::int64_t step) const {
-  const DeviceBuffer& pixels = pixels_[static_cast<std::size_t>(step % 2)];
-  return {static_cast<float*>(pixels.data()),
-          static_cast<std::size_t>(pixels.size().count()) / sizeof(float)};
+  batches_ = std::move(batches);
 }
 
 void Loader::BeginReading(std::int64_t step) {
@@ -37,7 +26,7 @@ void Loader::BeginReading(std::int64_t step) {
   numbers_ = order_.Images(step, first_, batch_);
   const auto readers =
       std::clamp<std::int64_t>(batch_.count() / kImagesOfReader, 1, readers_);
-  float* to = PixelsOf(step).data();
+  float* to = BatchOf(step).images.data();
   auto begin = numbers_.cbegin();
   for (const BatchSize share :
        EvenShares(batch_, static_cast<std::size_t>(readers))) {
@@ -54,21 +43,23 @@ void Loader::BeginReading(std::int64_t step) {
   }
 }
 
-Loader::Images Loader::Load(std::int64_t step, bool is_last) {
+const TrainingBatch& Loader::Load(std::int64_t step, bool is_last) {
   if (ahead_ != step) {
     reading_.clear();
     BeginReading(step);
   }
   for (std::future<void>& part : reading_) part.get();
   reading_.clear();
-  Images images;
-  images.pixels = PixelsOf(step);
+  TrainingBatch& batch = BatchOf(step);
+  const std::size_t pixels = batch.labels.size() / numbers_.size();
+  auto label = batch.labels.begin();
   for (const std::int64_t image : numbers_) {
-    images.labels.push_back(data_.Label(image));
+    label = std::fill_n(label, pixels,
+                        static_cast<std::int32_t>(data_.Label(image)));
   }
   ahead_ = -1;
   if (!is_last) BeginReading(step + 1);
-  return images;
+  return batch;
 }
 
 }  // namespace ucudnn::train

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_RANDOM_H_
-#define UCUDNN_CLIENT_EXAMPLES_TRAIN_RANDOM_H_
+#ifndef UCUDNN_CLIENT_TRAIN_RANDOM_H_
+#define UCUDNN_CLIENT_TRAIN_RANDOM_H_
 
 // SplitMix64: random numbers that are the same on every machine and can start
 // anywhere in the sequence.
@@ -36,4 +36,4 @@ class Random {
 
 }  // namespace ucudnn::train
 
-#endif  // UCUDNN_CLIENT_EXAMPLES_TRAIN_RANDOM_H_
+#endif  // UCUDNN_CLIENT_TRAIN_RANDOM_H_

@@ -5,7 +5,7 @@
 
 #include "base/files/file.h"
 #include "base/text.h"
-#include "client/examples/train/data.h"
+#include "client/train/data.h"
 
 namespace ucudnn::train {
 namespace {

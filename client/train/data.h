@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_EXAMPLES_TRAIN_DATA_H_
-#define UCUDNN_CLIENT_EXAMPLES_TRAIN_DATA_H_
+#ifndef UCUDNN_CLIENT_TRAIN_DATA_H_
+#define UCUDNN_CLIENT_TRAIN_DATA_H_
 
 // Labelled images in memory, and the order in which training uses them.
 // Deterministic for a seed; only reading files has side effects.
@@ -11,9 +11,12 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "client/examples/train/net.h"
+#include "device/operators/operators.h"
 
 namespace ucudnn::train {
+
+// "3x32x32".
+std::string ToString(const ImageExtent& extent);
 
 class Dataset {
  public:
@@ -121,4 +124,4 @@ class Order {
 
 }  // namespace ucudnn::train
 
-#endif  // UCUDNN_CLIENT_EXAMPLES_TRAIN_DATA_H_
+#endif  // UCUDNN_CLIENT_TRAIN_DATA_H_

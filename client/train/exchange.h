@@ -1,0 +1,72 @@
+#ifndef UCUDNN_CLIENT_TRAIN_EXCHANGE_H_
+#define UCUDNN_CLIENT_TRAIN_EXCHANGE_H_
+
+// What ranks exchange within a step, by NCCL or MPI
+// (client/gradients/all_reduce.h).
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/gradients/all_reduce.h"
+#include "client/ranks/ranks.h"
+#include "client/train/shares.h"
+#include "client/training/rank_exchange.h"
+#include "device/device.h"
+
+namespace ucudnn::train {
+
+// Longer than any rank computes between two collective calls.
+constexpr std::chrono::minutes kCollectiveTimeout{30};
+inline Ranks::Deadline Soon() {
+  return std::chrono::steady_clock::now() + kCollectiveTimeout;
+}
+
+class JobExchange final : public RankExchange {
+ public:
+  // The arguments must outlive it. With turns, each rank's passes run before
+  // the next rank's begin: statistics cannot be exchanged then. `on_host`: all
+  // ranks' device memory is the host's.
+  JobExchange(Ranks& ranks, Device& device, Turns turns, bool on_host)
+      : ranks_(ranks),
+        device_(device),
+        turns_(turns),
+        on_host_(on_host),
+        reducer_(ranks) {}
+
+  // Collective, before each step: waits for this rank's turn.
+  Status Begin();
+  // In place of the rest of a step that failed on this rank alone: the other
+  // ranks return the error instead of waiting.
+  void Refuse(const Error& error);
+  // Whether an exchange has failed, which then failed on all ranks.
+  bool failed() const { return failed_; }
+  // How gradients were last summed.
+  const std::string& method() const { return reducer_.method(); }
+  // Frees what it holds on the device until the next exchange.
+  void Free() { reducer_.Free(); }
+
+  bool stream_ordered() const override { return false; }
+  Status SumStatistics(std::span<double> sums) override;
+  Status SumGradients(std::span<const std::span<float>> bucket) override;
+
+ private:
+  Status EndTurn();
+  template <class T>
+  Status Sum(std::span<T> values);
+
+  Ranks& ranks_;
+  Device& device_;
+  const Turns turns_;
+  const bool on_host_;
+  AllReducer reducer_;
+  std::vector<float> staged_;
+  bool in_turn_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace ucudnn::train
+
+#endif  // UCUDNN_CLIENT_TRAIN_EXCHANGE_H_

@@ -1,0 +1,85 @@
+#include "client/train/measurements.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/training/costs.h"
+#include "base/training/json.h"
+
+namespace ucudnn::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const MeasuredPoint& point) {
+  Json json = {{"batch", point.batch.count()},
+               {"algorithm", point.algorithm.name},
+               {"math", point.algorithm.math},
+               {"precision", Name(point.algorithm.precision)},
+               {"workspace_bytes", point.workspace.count()}};
+  for (const PointNumber& number : PointNumbers()) {
+    if (const std::int64_t value = number.get(point); value != 0) {
+      json[std::string(number.name)] = value;
+    }
+  }
+  return json;
+}
+
+// Throws Json::exception.
+Result<MeasuredPoint> PointOf(const Json& json) {
+  MeasuredPoint point;
+  point.batch = BatchSize(json.at("batch").get<std::int64_t>());
+  point.algorithm.name = json.at("algorithm");
+  point.algorithm.math = json.at("math");
+  UCUDNN_ASSIGN_OR_RETURN(
+      point.algorithm.precision,
+      ParsePrecision(json.at("precision").get<std::string>()));
+  point.workspace = Bytes(json.at("workspace_bytes").get<std::int64_t>());
+  for (const PointNumber& number : PointNumbers()) {
+    UCUDNN_RETURN_IF_ERROR(
+        SetNumber(number, json.value(number.name, std::int64_t{0}), &point));
+  }
+  return point;
+}
+
+}  // namespace
+
+Json MeasurementsOf(const TrainingGraph& graph) {
+  Json tasks = Json::array();
+  for (const Task& task : graph.tasks) {
+    Json points = Json::array();
+    for (const MeasuredPoint& point : task.work.measured) {
+      points.push_back(ToJson(point));
+    }
+    tasks.push_back(std::move(points));
+  }
+  return {{"device", ucudnn::ToJson(graph.device)},
+          {"tasks", std::move(tasks)}};
+}
+
+Status SetMeasurements(const Json& json, TrainingGraph* graph) {
+  try {
+    UCUDNN_ASSIGN_OR_RETURN(const DeviceModel device,
+                            DeviceModelOf(json.at("device")));
+    UCUDNN_RETURN_IF_ERROR(SetDevice(device, graph));
+    const Json& tasks = json.at("tasks");
+    if (tasks.size() != graph->tasks.size()) {
+      return Fail(Code::kInvalidArgument,
+                  "measurements of {} tasks; {} are expected", tasks.size(),
+                  graph->tasks.size());
+    }
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      std::vector<MeasuredPoint>& points = graph->tasks[i].work.measured;
+      points.clear();
+      for (const Json& point : tasks[i]) {
+        UCUDNN_ASSIGN_OR_RETURN(points.emplace_back(), PointOf(point));
+      }
+    }
+  } catch (const Json::exception& error) {
+    return Fail(Code::kInvalidArgument, "measurements: {}", error.what());
+  }
+  return {};
+}
+
+}  // namespace ucudnn::train

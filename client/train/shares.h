@@ -1,0 +1,119 @@
+#ifndef UCUDNN_CLIENT_TRAIN_SHARES_H_
+#define UCUDNN_CLIENT_TRAIN_SHARES_H_
+
+// Which images of each mini-batch a rank trains, and within which memory plan,
+// without a coordinator:
+//
+//   first rank of each kind of device:  measures all tasks
+//   all ranks:                          exchange the measurements
+//   rank 0:                             solves shares and plans at once
+//                                       (solver/joint_memory.h), and tells them
+//
+// One rank alone, or ranks with even shares, plan by themselves.
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/plan/job_plan.h"
+#include "base/result.h"
+#include "base/training/memory_plan.h"
+#include "client/ranks/ranks.h"
+#include "client/training/memory_executor.h"
+#include "client/training/prepared_training.h"
+#include "device/device.h"
+#include "device/operators/operators.h"
+
+namespace ucudnn::train {
+
+// Ranks on one device, or on slices of it, would slow each other down, so they
+// do some work one after the other.
+struct Turns {
+  int mine = 0;
+  int all = 1;
+
+  // Collective: finds which ranks share a device.
+  static Result<Turns> Find(Ranks& ranks, const Device& device,
+                            Ranks::Deadline deadline);
+};
+
+// What a rank trains.
+struct Part {
+  BatchSize first;
+  BatchSize batch;  // 0: the rank is left out
+  std::optional<MemoryPlan> plan;
+  std::string why;  // for people; may be empty
+};
+
+struct ShareRequest {
+  TrainingInput input;
+  TrainingRequest plan;        // its budget is that of `budgets`
+  std::vector<Bytes> budgets;  // of each rank
+  bool even = false;
+  // The file of measurements of earlier starts, if any: those that it has are
+  // not made again, so that the same plan comes out; others are added to it.
+  std::string measurements;
+};
+
+// The shares that are tried: B/n, 2B/n, ..., B, for the smallest n of at least
+// 8 and as many as ranks that divides the mini-batch B. n is B if there is
+// none.
+BatchSize ShareStep(BatchSize batch, int ranks);
+
+class SharePlanner {
+ public:
+  // The arguments must outlive it. `prepared` is the network at the whole
+  // mini-batch.
+  SharePlanner(Ranks& ranks, Device& device, Operators& operators, Turns turns,
+               const ShareRequest& request, PreparedTraining* prepared)
+      : ranks_(ranks),
+        device_(device),
+        operators_(operators),
+        turns_(turns),
+        request_(request),
+        prepared_(*prepared) {}
+
+  // Collective: this rank's part. `prepared` is then at its batch, with the
+  // measurements of its kind of device. All ranks return the same error, those
+  // of MeasureTraining, PlanTraining and SolveJointMemory.
+  Result<Part> Plan(const std::stop_token& stop);
+
+  // How it was planned, for people.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  Status Together(const Status& mine);
+  // Sets the measurements of this rank's kind for these batches.
+  Status Measure(const std::vector<BatchSize>& batches,
+                 const std::stop_token& stop);
+  Status MeasureMine(const std::stop_token& stop);
+  Status ReadKnown();
+  Status WriteKnown();
+  Result<Part> PlanAlone(const std::stop_token& stop);
+  Status MeasureLink(const std::stop_token& stop, Part* part);
+  Result<Part> PlanTogether(const std::stop_token& stop);
+  // Of rank 0: the shares with their plans as JSON.
+  Result<std::string> Solve(const std::stop_token& stop);
+  Result<Part> PartOf(const std::string& answer);
+
+  Ranks& ranks_;
+  Device& device_;
+  Operators& operators_;
+  const Turns turns_;
+  const ShareRequest& request_;
+  PreparedTraining& prepared_;
+
+  TrainingInput input_;            // with the batches that are measured
+  std::vector<std::string> keys_;  // by rank: equal where measurements are
+  // Measurements as JSON, by key: those of the file, and those of the ranks.
+  std::map<std::string, std::string> known_;
+  std::map<std::string, std::string> read_;
+  std::string reason_;
+};
+
+}  // namespace ucudnn::train
+
+#endif  // UCUDNN_CLIENT_TRAIN_SHARES_H_

@@ -1,0 +1,550 @@
+#include "client/train/training.h"
+
+#include <mpi.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/files/file.h"
+#include "base/onnx/network_file.h"
+#include "base/onnx/onnx.h"
+#include "base/service/cgroup.h"
+#include "base/text.h"
+#include "base/training/json.h"
+#include "client/cli/command.h"
+#include "client/cli/server/progress.h"
+#include "client/config/environment.h"
+#include "client/gradients/gradient_sum.h"
+#include "client/ranks/rank_device.h"
+#include "client/session/config.h"
+#include "client/train/adopted_plan.h"
+#include "client/train/checkpoint.h"
+#include "client/train/exchange.h"
+#include "client/train/job.h"
+#include "client/train/loader.h"
+#include "client/train/shares.h"
+#include "client/training/memory_executor.h"
+#include "client/training/memory_run.h"
+#include "device/operators/open.h"
+
+namespace ucudnn::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The first steps under a plan, which load code, are not timed.
+constexpr std::int64_t kWarmUp = 2;
+
+template <class T>
+Status StatusOf(const Result<T>& result) {
+  if (result) return {};
+  return tl::unexpected<Error>(result.error());
+}
+
+// One rank's training. Methods are collective unless they say otherwise.
+class Training {
+ public:
+  Training(Ranks& ranks, const TrainOptions& options,
+           const std::stop_token& stop)
+      : ranks_(ranks),
+        options_(options),
+        stop_(stop),
+        terminal_(isatty(STDERR_FILENO) != 0) {}
+
+  Result<Report> Run() {
+    UCUDNN_RETURN_IF_ERROR(Prepare());
+    UCUDNN_RETURN_IF_ERROR(Plan());
+    UCUDNN_RETURN_IF_ERROR(Resume());
+    UCUDNN_RETURN_IF_ERROR(Apply());
+    UCUDNN_RETURN_IF_ERROR(TakeSteps());
+    UCUDNN_RETURN_IF_ERROR(CompareParameters());
+    if (session_ != nullptr) UCUDNN_RETURN_IF_ERROR(session_->Finalize());
+    return Gather();
+  }
+
+ private:
+  // OK if all ranks succeeded; else the first rank's error, on all.
+  Status Together(const Status& mine) {
+    UCUDNN_ASSIGN_OR_RETURN(Status all, ranks_.AllOf(mine, Soon()));
+    return all;
+  }
+  void Say(const std::string& line) {
+    if (ranks_.rank() == 0) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  bool idle() const { return part_.batch == BatchSize(0); }
+  bool exchanges_statistics() const {
+    return !options_.statistics_of_ranks &&
+           job_.network->NormalisesOverImages();
+  }
+
+  Status Prepare() {
+    Result<Job> job = MakeJob(options_, ranks_.size());
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(job)));
+    job_ = *std::move(job);
+    const auto& threads = options_.threads;
+    UCUDNN_ASSIGN_OR_RETURN(
+        RankDevice mine,
+        OpenRankDevice(
+            ranks_,
+            {.device = options_.device,
+             .cpu_devices = options_.cpu_devices,
+             .threads = threads[static_cast<std::size_t>(ranks_.rank()) %
+                                threads.size()]},
+            Soon()));
+    host_ = std::move(mine.host);
+    device_ = std::move(mine.device);
+    Result<std::unique_ptr<Operators>> operators = OpenOperators(*device_);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(operators)));
+    operators_ = *std::move(operators);
+    UCUDNN_ASSIGN_OR_RETURN(turns_, Turns::Find(ranks_, *device_, Soon()));
+    UCUDNN_RETURN_IF_ERROR(MakeExchange());
+    Result<Order> order =
+        Order::Create(job_.data->size(), options_.batch, options_.seed);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(order)));
+    loader_.emplace(*job_.data, *std::move(order), options_.readers);
+    return {};
+  }
+
+  // Ranks that share a GPU compute one after the other, unless they must meet
+  // within a pass.
+  Status MakeExchange() {
+    if (ranks_.size() == 1) return {};
+    const Turns turns = exchanges_statistics() ? Turns() : turns_;
+    in_turns_ = turns.all > 1;
+    if (in_turns_) Say("ranks share a GPU: they compute in turns");
+    const bool on_gpu = !device_->info().id.starts_with("cpu-");
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t any_on_gpu,
+                            ranks_.Max(on_gpu ? 1 : 0, Soon()));
+    exchange_.emplace(ranks_, *device_, turns, any_on_gpu == 0);
+    return {};
+  }
+
+  // What the device has for training. Not collective.
+  Bytes DeviceMemory() const {
+    const Bytes memory = device_->info().kind.memory;
+    const auto left = ReadCgroupLimits().memory;
+    return left && device_->info().id.starts_with("cpu-")
+               ? std::min(memory, *left)
+               : memory;
+  }
+
+  Result<std::vector<Bytes>> Budgets() {
+    const auto ranks = static_cast<std::size_t>(ranks_.size());
+    const std::vector<Bytes>& given = options_.budgets;
+    if (given.size() > 1 && given.size() != ranks) {
+      return Fail(Code::kInvalidArgument,
+                  "--memory-budget: {} sizes for {} ranks; one, or one for "
+                  "each, is accepted",
+                  given.size(), ranks);
+    }
+    std::vector<Bytes> budgets(ranks, given.empty() ? Bytes() : given[0]);
+    if (given.size() > 1) return given;
+    if (!given.empty()) return budgets;
+    std::vector<std::int64_t> each(ranks);
+    each[static_cast<std::size_t>(ranks_.rank())] = DeviceMemory().count();
+    UCUDNN_ASSIGN_OR_RETURN(each, ranks_.MaxOfEach(std::move(each), Soon()));
+    for (std::size_t r = 0; r < ranks; ++r) budgets[r] = Bytes(each[r]);
+    return budgets;
+  }
+
+  std::string Policy() const {
+    if (!options_.policy.empty()) return options_.policy;
+    return options_.budgets.empty() ? "undivided" : "best";
+  }
+
+  // A coordinator's plan if there is one, else one of measurements made here.
+  Status Plan() {
+    UCUDNN_RETURN_IF_ERROR(OpenSession());
+    std::string why_not;
+    if (session_ != nullptr) {
+      UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
+                              ranks_.AllOf(AdoptMine(), Soon()));
+      if (adopted) return {};
+      why_not =
+          fmt::format("; {}: {}", session_->reason(), adopted.error().message);
+    }
+    UCUDNN_RETURN_IF_ERROR(PlanHere());
+    result_.reason += why_not;
+    return {};
+  }
+
+  // If a coordinator or a plan file is named, on rank 0, whose environment
+  // counts.
+  Status OpenSession() {
+    if (options_.even) return {};
+    SessionOptions options = options_.session;
+    options.batch = options_.batch;
+    options.precision = options_.precision;
+    JobMemory& memory = options.memory.emplace();
+    if (!options_.budgets.empty()) memory.budgets = options_.budgets;
+    memory.policy = Policy() == "undivided" ? "baseline" : Policy();
+    memory.recompute = options_.plan.recompute;
+    memory.offload_weights = options_.plan.offload_weights;
+    memory.momentum = options_.momentum > 0;
+    auto network = ParseNetwork(job_.input.contents, job_.input.name,
+                                options_.batch, job_.input.source);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(network)));
+    options.network = *std::move(network);
+    Result<std::string> content =
+        IsNetworkCsv(job_.input.contents)
+            ? job_.input.contents
+            : WithoutWeights(job_.input.contents, job_.input.source);
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(content)));
+    options.network_content = *std::move(content);
+    auto config = ResolveConfig(options, ProcessEnvironment());
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(config)));
+    const bool asks = ranks_.rank() == 0 && (!config->coordinators.empty() ||
+                                             !config->plan_file.empty());
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t any,
+                            ranks_.Max(asks ? 1 : 0, Soon()));
+    if (any == 0) return {};
+    Say("asking for a plan");
+    UCUDNN_ASSIGN_OR_RETURN(session_,
+                            Session::Create(MPI_COMM_WORLD, options, *device_));
+    return {};
+  }
+
+  // Not collective.
+  Status AdoptMine() {
+    if (session_->plan().request.batch != options_.batch) {
+      return Fail(Code::kFailedPrecondition,
+                  "the plan is for a mini-batch of {}; this job keeps {}",
+                  session_->plan().request.batch.count(),
+                  options_.batch.count());
+    }
+    Part part = {session_->first_image(),
+                 session_->batch(),
+                 {},
+                 session_->rank_plan().reason};
+    if (part.batch > BatchSize(0)) {
+      if (session_->memory_plan() == nullptr) {
+        return Fail(Code::kFailedPrecondition, "there is no memory plan");
+      }
+      UCUDNN_ASSIGN_OR_RETURN(
+          part.plan,
+          AdoptPlan(*session_->memory_plan(), *device_, job_.network.get()));
+      if (exchanges_statistics() && part.plan->rounds.size() > 1) {
+        return Fail(Code::kFailedPrecondition,
+                    "the plan has sub-batches, over which {} normalises",
+                    Excerpt(job_.network->training.network));
+      }
+    }
+    part_ = std::move(part);
+    result_.source = Name(session_->source());
+    result_.reason = session_->reason();
+    result_.plan_id = session_->plan().id;
+    return {};
+  }
+
+  // Between two steps: what a revision of the plan changes.
+  Status Refresh() {
+    if (session_ == nullptr) return {};
+    UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
+    if (!changed) return {};
+    UCUDNN_RETURN_IF_ERROR(ShareParameters());
+    const TrainingGraph before = job_.network->training;
+    const Part part = part_;
+    UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
+                            ranks_.AllOf(AdoptMine(), Soon()));
+    if (!adopted) {
+      Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
+      job_.network->training = before;
+      part_ = part;
+      return {};
+    }
+    executor_.reset();
+    idle_.reset();
+    return Apply();
+  }
+
+  Status PlanHere() {
+    ShareRequest request;
+    request.input = job_.input;
+    request.plan = options_.plan;
+    request.plan.allow_sub_batch_statistics = options_.statistics_of_ranks;
+    request.plan.policy = Policy();
+    UCUDNN_ASSIGN_OR_RETURN(request.budgets, Budgets());
+    request.even = options_.even;
+    request.measurements = options_.measurements;
+    Say("measuring and planning");
+    SharePlanner planner(ranks_, *device_, *operators_, turns_, request,
+                         job_.network.get());
+    UCUDNN_ASSIGN_OR_RETURN(part_, planner.Plan(stop_));
+    result_.source = "measured here";
+    result_.reason = planner.reason();
+    if (options_.graph_out.empty()) return {};
+    Status written;
+    if (ranks_.rank() == 0) {
+      const TrainingGraph& graph = job_.network->training;
+      written = ctl::WriteText(
+          options_.graph_out,
+          ToJson(graph, MeasuredBatchesOf(graph)).dump(1) + "\n");
+    }
+    return Together(written);
+  }
+
+  // Makes what trains by the part's plan. Its memory is free.
+  Status Apply() {
+    run_ = {};
+    taken_ = 0;
+    result_.steps.clear();
+    shares_.assign(static_cast<std::size_t>(ranks_.size()), 0);
+    shares_[static_cast<std::size_t>(ranks_.rank())] = part_.batch.count();
+    UCUDNN_ASSIGN_OR_RETURN(shares_,
+                            ranks_.MaxOfEach(std::move(shares_), Soon()));
+    return Together(ApplyMine());
+  }
+
+  Status ApplyMine() {
+    PreparedTraining& network = *job_.network;
+    if (idle()) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          IdleRank idle,
+          IdleRank::Create(*device_, network.training, network.operations,
+                           exchanges_statistics()));
+      idle_.emplace(std::move(idle));
+      return {};
+    }
+    ExecutionOptions execution;
+    execution.rate = static_cast<float>(options_.rate);
+    execution.momentum = static_cast<float>(options_.momentum);
+    execution.first_step = static_cast<std::uint32_t>(done_);
+    execution.mini_batch = options_.batch;
+    execution.first_image = part_.first;
+    execution.exchange = exchange_ ? &*exchange_ : nullptr;
+    execution.exchange_statistics = !options_.statistics_of_ranks;
+    execution.allow_sub_batch_statistics = options_.statistics_of_ranks;
+    execution.poison = options_.poison;
+    execution.time_tasks = options_.time_tasks;
+    UCUDNN_ASSIGN_OR_RETURN(
+        executor_, MemoryExecutor::Create(*device_, *operators_, network.graph,
+                                          network.training, *part_.plan,
+                                          network.parameters, execution));
+    std::array<TrainingBatch, 2> batches;
+    for (TrainingBatch& batch : batches) {
+      UCUDNN_ASSIGN_OR_RETURN(batch, executor_->MakeBatch());
+      run_.images += batch.memory.size();
+    }
+    run_.host = executor_->host_arena();
+    loader_->SetShare(std::move(batches), part_.first, part_.batch);
+    return {};
+  }
+
+  Status Resume() {
+    if (!options_.resume) return {};
+    Result<Checkpoint> checkpoint = Checkpoint();
+    if (ranks_.rank() == 0) checkpoint = ReadCheckpoint();
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(checkpoint)));
+    std::vector<float> values = std::move(checkpoint->values);
+    if (ranks_.rank() != 0) values = Values();
+    UCUDNN_RETURN_IF_ERROR(Share(0, &values));
+    SetValues(job_.network->training, values, &job_.network->parameters);
+    UCUDNN_ASSIGN_OR_RETURN(done_, ranks_.Max(checkpoint->steps, Soon()));
+    Say(fmt::format("resuming after step {}", done_));
+    return {};
+  }
+
+  // Not collective.
+  Result<Checkpoint> ReadCheckpoint() const {
+    UCUDNN_ASSIGN_OR_RETURN(const std::string text,
+                            OfInput(ReadFile(options_.checkpoint, 64_GiB)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        Checkpoint checkpoint,
+        OfInput(DecodeCheckpoint(text, options_.checkpoint)));
+    if (checkpoint.job != job_.hash ||
+        checkpoint.values.size() != Values().size()) {
+      return Fail(Code::kInvalidArgument,
+                  "{}: of another training; the network, the data, the batch, "
+                  "the seed and the rates must be the same",
+                  options_.checkpoint);
+    }
+    return checkpoint;
+  }
+
+  // What this rank started with. Not collective.
+  std::vector<float> Values() const {
+    return ValuesOf(job_.network->training, job_.network->parameters);
+  }
+
+  // Gives all ranks the values of one of them; there are as many on each.
+  Status Share(int from, std::vector<float>* values) {
+    UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<float>(*values),
+                                       ranks_.rank() == from ? 1.0 : 0.0,
+                                       Soon()));
+    return {};
+  }
+
+  // Reads the parameters of now on ranks that train. Not collective.
+  Status Download() {
+    if (executor_ == nullptr) return {};
+    UCUDNN_ASSIGN_OR_RETURN(job_.network->parameters, executor_->Download());
+    return {};
+  }
+
+  // The same, and gives them to all ranks if one of them does not train.
+  Status ShareParameters() {
+    UCUDNN_RETURN_IF_ERROR(Together(Download()));
+    const auto trains = [](std::int64_t batch) { return batch > 0; };
+    if (std::ranges::all_of(shares_, trains)) return {};
+    std::vector<float> values = Values();
+    UCUDNN_RETURN_IF_ERROR(
+        Share(static_cast<int>(std::ranges::find_if(shares_, trains) -
+                               shares_.begin()),
+              &values));
+    SetValues(job_.network->training, values, &job_.network->parameters);
+    return {};
+  }
+
+  Status SaveCheckpoint() {
+    if (options_.checkpoint.empty() || saved_ == done_) return {};
+    UCUDNN_RETURN_IF_ERROR(ShareParameters());
+    Status written;
+    if (ranks_.rank() == 0) {
+      written = ReplaceFile(options_.checkpoint,
+                            Encode({done_, job_.hash, Values()}));
+    }
+    UCUDNN_RETURN_IF_ERROR(Together(written));
+    saved_ = done_;
+    return {};
+  }
+
+  Status TakeSteps() {
+    result_.first_step = done_;
+    saved_ = options_.resume ? done_ : -1;
+    ctl::Progress progress("steps", terminal_);
+    while (done_ < options_.steps && !result_.interrupted) {
+      UCUDNN_RETURN_IF_ERROR(Step());
+      if (ranks_.rank() == 0) {
+        progress.Show(done_, options_.steps,
+                      fmt::format("loss {:.4f}", result_.losses.back()));
+      }
+      if (done_ % options_.checkpoint_every == 0) {
+        UCUDNN_RETURN_IF_ERROR(SaveCheckpoint());
+      }
+      UCUDNN_RETURN_IF_ERROR(Refresh());
+    }
+    return SaveCheckpoint();
+  }
+
+  Status Step() {
+    const auto start = Clock::now();
+    if (exchange_) UCUDNN_RETURN_IF_ERROR(exchange_->Begin());
+    StepReport step;
+    Status trained = idle() ? idle_->Step(*exchange_) : StepMine(&step);
+    if (!trained && exchange_) exchange_->Refuse(trained.error());
+    std::array<double, 2> sums = {step.loss,
+                                  stop_.stop_requested() ? 1.0 : 0.0};
+    UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<double>(sums), 1.0,
+                                       Soon(), std::move(trained)));
+    result_.losses.push_back(sums[0]);
+    result_.interrupted = sums[1] > 0;
+    const Nanoseconds wall = Clock::now() - start;
+    const bool counts =
+        taken_ >= std::min(kWarmUp, options_.steps - 1 - (done_ - taken_));
+    if (counts) result_.steps.push_back(wall);
+    if (!idle()) run_.Add(step, wall, counts);
+    if (session_ != nullptr) session_->ReportStep(step.passes);
+    ++taken_;
+    ++done_;
+    return {};
+  }
+
+  // Not collective by itself, but for what the executor exchanges.
+  Status StepMine(StepReport* step) {
+    const TrainingBatch& batch =
+        loader_->Load(done_, done_ + 1 == options_.steps);
+    UCUDNN_ASSIGN_OR_RETURN(*step, executor_->Step(batch));
+    return {};
+  }
+
+  // Each rank has updated its own parameters; they must be bitwise equal.
+  Status CompareParameters() {
+    UCUDNN_RETURN_IF_ERROR(Together(Download()));
+    std::int64_t crc = 0;
+    if (!idle()) {
+      const std::vector<float> values = Values();
+      crc = static_cast<std::int64_t>(
+          crc32_z(0, reinterpret_cast<const unsigned char*>(values.data()),
+                  values.size() * sizeof(float)));
+    }
+    constexpr auto kNone = std::numeric_limits<std::int64_t>::min();
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t most,
+                            ranks_.Max(idle() ? kNone : crc, Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t least,
+                            ranks_.Max(idle() ? kNone : -crc, Soon()));
+    if (most == -least) return {};
+    return Fail(Code::kDataLoss, "the ranks' parameters differ at the end");
+  }
+
+  Result<Report> Gather() {
+    RankReport mine;
+    mine.shown = {{"host", host_},
+                  {"device_id", device_->info().id},
+                  {"device_kind", ToString(device_->info().kind)},
+                  {"batch", part_.batch.count()},
+                  {"weight", static_cast<double>(part_.batch.count()) /
+                                 static_cast<double>(options_.batch.count())},
+                  {"why", part_.why}};
+    if (!idle()) {
+      run_.captured = executor_->captured();
+      mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
+      mine.passes = std::move(run_.passes);
+      mine.times = std::move(run_.times);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            ranks_.AllGather(Encode(mine), Soon()));
+    for (const std::string& text : texts) {
+      result_.ranks.push_back(DecodeRankReport(text));
+    }
+    result_.network = job_.network->training.network;
+    result_.precision = options_.precision;
+    result_.batch = options_.batch;
+    result_.even = options_.even;
+    result_.statistics_of_parts =
+        options_.statistics_of_ranks && job_.network->NormalisesOverImages();
+    if (exchange_) result_.sum_method = exchange_->method();
+    result_.in_turns = in_turns_;
+    return std::move(result_);
+  }
+
+  Ranks& ranks_;
+  const TrainOptions& options_;
+  const std::stop_token& stop_;
+  const bool terminal_;
+  Job job_;
+  std::string host_;
+  std::unique_ptr<Device> device_;  // outlives the objects that it created
+  std::unique_ptr<Operators> operators_;
+  std::unique_ptr<Session> session_;  // if a coordinator or a file has plans
+  Turns turns_;
+  bool in_turns_ = false;
+  std::optional<JobExchange> exchange_;  // with other ranks, if there are any
+  std::optional<Loader> loader_;
+  Part part_;
+  std::vector<std::int64_t> shares_;          // the batches of all ranks
+  std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
+  std::optional<IdleRank> idle_;              // of others
+  MemoryRun run_;
+  std::int64_t done_ = 0;    // steps
+  std::int64_t taken_ = 0;   // of them, under this plan
+  std::int64_t saved_ = -1;  // steps in the checkpoint
+  Report result_;
+};
+
+}  // namespace
+
+Result<Report> Train(Ranks& ranks, const TrainOptions& options,
+                     const std::stop_token& stop) {
+  return Training(ranks, options, stop).Run();
+}
+
+}  // namespace ucudnn::train
