@@ -105,7 +105,7 @@ Status MemoryExecutor::CheckRounds() const {
   if (rounds > 1 && normalises() && !options_.allow_sub_batch_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
-                "over the images of a round; --allow-sub-batch-statistics "
+                "over the images of a round; --batch-statistics rank "
                 "accepts statistics of sub-batches",
                 training_.batch.count(), rounds, Excerpt(training_.network));
   }

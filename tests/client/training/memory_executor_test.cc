@@ -147,7 +147,7 @@ TEST(MemoryExecutorTest, RefusesSubBatchesThatAreNormalised) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
   EXPECT_THAT(refused.error().message,
-              HasSubstr("--allow-sub-batch-statistics"));
+              HasSubstr("--batch-statistics rank"));
   const auto outcome =
       trainee.Train(plan, {.allow_sub_batch_statistics = true});
   EXPECT_LT(outcome.losses.back(), outcome.losses.front());
