@@ -66,7 +66,9 @@ class OneDnnDevice : public Device {
 
   Result<std::vector<Candidate>> ListAlgorithms(
       const ConvProblem& folded, BatchSize folded_batch) override {
-    const auto [problem, batch] = Unfold(folded, folded_batch);
+    const ConvWork work = Unfold(folded, folded_batch);
+    const ConvProblem& problem = work.problem;
+    const BatchSize batch = work.batch;
     UCUDNN_RETURN_IF_ERROR(CheckSupported(problem, batch));
     return Translated([&]() -> Result<std::vector<Candidate>> {
       const Threads::Scope scope(runtime_.threads);
@@ -90,7 +92,9 @@ class OneDnnDevice : public Device {
   Result<std::unique_ptr<Convolution>> Prepare(
       const ConvProblem& folded, BatchSize folded_batch,
       const Algorithm& algorithm) override {
-    const auto [problem, batch] = Unfold(folded, folded_batch);
+    const ConvWork work = Unfold(folded, folded_batch);
+    const ConvProblem& problem = work.problem;
+    const BatchSize batch = work.batch;
     UCUDNN_RETURN_IF_ERROR(CheckSupported(problem, batch));
     return Translated([&]() -> Result<std::unique_ptr<Convolution>> {
       const Threads::Scope scope(runtime_.threads);

@@ -55,8 +55,8 @@ def compile(
     PyTorch takes more workspace and less time.
 
     The rest is as torch.compile takes it, `mode="reduce-overhead"` for CUDA graphs
-    among it: these are captured once a plan was measured without them, and what they
-    keep for themselves counts. `compiler` is "inductor", or "aot_eager",
+    among it: these are captured once a plan was measured without them, whose peak
+    bounds them, too. `compiler` is "inductor", or "aot_eager",
     which plans but generates no code. `plan_of(model)` tells the plan, once the first
     step has run; the first steps on a GPU are measured, and planned again, until they
     are within the budget. A budget that is too small raises NoPlan in the first step,

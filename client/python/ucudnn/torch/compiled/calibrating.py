@@ -30,7 +30,7 @@ class Measured(NamedTuple):
     us: float  # of the whole step
     forward_us: float  # of the graphs
     backward_us: float
-    peak: int
+    peak: Optional[int]  # None: not known
 
 
 # What a plan computes again in a step, by its nodes' times, and what the backward

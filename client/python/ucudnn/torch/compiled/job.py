@@ -65,7 +65,7 @@ class Graph:
         self.run: Optional[Callable[..., Any]] = None
         self.described: Optional[Description] = None
         self.layout: Optional[Layout] = None  # by the plan
-        self.pool: Optional[private.GraphPool] = None  # it runs as CUDA graphs, there
+        self.captured = False  # it runs as CUDA graphs
         self.calls = 1  # in a step
         self.saved: List[str] = []  # names of nodes
         self.inputs: Sequence[Any] = ()  # while it is compiled
@@ -83,7 +83,7 @@ class Graph:
         return bool(self._compiled_for != self._wanted())
 
     def _wanted(self) -> Any:
-        return self.layout, self.pool, self.job.convolutions.used
+        return self.layout, self.captured, self.job.convolutions.used
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """By the plan; the first time it is made meanwhile. `inputs` are fake or real
@@ -113,7 +113,7 @@ class Graph:
         options = dict(self.job.options)
         if self.job.wants_cuda_graphs:
             # Plans are measured without them first, pass by pass.
-            options[private.CUDA_GRAPHS] = self.pool is not None or not self.planned
+            options[private.CUDA_GRAPHS] = self.captured or not self.planned
         self.run = private.compile_graph(
             private.copied(self.module), self.inputs, self, self.job.compiler, options
         )
@@ -378,49 +378,34 @@ class Job:
             if watch.measured is not None and self.choice is not None:
                 self._measured(watch.measured, self.choice)
             if any(graph.is_stale() for graph in self._planned):
-                self._compile_again()
-            elif self.wants_cuda_graphs and not all(g.pool for g in self._planned):
-                self._capture(watch)
+                self.watching, self._steps = True, 0
+            elif self.wants_cuda_graphs and not all(g.captured for g in self._planned):
+                self._begin_again(captured=True)
             elif watch.measured is not None and self.convolutions.change(
                 watch.measured.us
             ):
-                self._begin_again()
+                self._begin_again(captured=False)
             else:
                 self.watching = False
         if not self.watching:
             watch.close()
 
-    def _capture(self, watch: Watch) -> None:
-        """Has the planned graphs compiled again, to run as CUDA graphs."""
-        assert self.choice is not None
-        passes = self.choice.predicted.peak - watch.around.base
-        watch.around.captured(passes)
-        self._begin_again()
-        self._into_new_pool()
-        self.plan()
-
-    def _begin_again(self) -> None:
-        """What was measured so far tells nothing of what will be compiled."""
-        self._plans, self._tried = 0, []
-        self._compile_again()
-
-    def _compile_again(self) -> None:
-        self.watching, self._steps = True, 0
-        if any(graph.pool is not None for graph in self._planned):
-            self._into_new_pool()
-
-    def _into_new_pool(self) -> None:
-        for old in {graph.pool for graph in self._planned if graph.pool is not None}:
-            old.close()
-        pool = private.GraphPool(self._device)
+    def _begin_again(self, captured: bool) -> None:
+        """Has the planned graphs compiled again, with or without CUDA graphs, of which
+        the steps so far tell nothing."""
+        self.watching, self._steps, self._plans, self._tried = True, 0, 0, []
         for graph in self._planned:
-            graph.pool = pool
+            graph.captured = captured
 
     def _measured(self, seen: Measured, choice: Choice) -> None:
         """Plans again if the step needed more than the budget, or so much less that a
         new plan may gain time; keeps the fastest that is within."""
-        self.measured, expected = seen.peak, choice.scales
+        expected = choice.scales
         choice, backward = self._calibrated(seen, choice)
+        if seen.peak is None:
+            self.choice = choice
+            return
+        self.measured = seen.peak
         predicted, plain = choice.predicted, choice.plain
         budget = self.bound_by or seen.peak
         self._tried.append(Tried(seen.us, choice, backward))
@@ -433,8 +418,10 @@ class Job:
         if seen.peak > budget or gains:
             if self._plans < _MOST_PLANS:
                 self.plan()
-                if any(t.choice.layouts == self.choice.layouts for t in self._tried):
-                    self._keep_fastest(budget)
+                for tried in self._tried:
+                    if tried.choice.layouts == self.choice.layouts:
+                        self._adopt(tried.choice)  # with what was measured
+                        return self._keep_fastest(budget)
                 return
             _log.warning(
                 "a step takes %s, more than its budget of %s",
@@ -452,14 +439,16 @@ class Job:
         self._rest_us = max(0.0, seen.us - seen.forward_us - seen.backward_us)
         _log.debug(
             "measured: %s, %s; passes of %s and %s, %.2f and %.2f of the expected",
-            time_text(seen.us), size_text(seen.peak), time_text(seen.forward_us),
+            time_text(seen.us), size_text(seen.peak or 0), time_text(seen.forward_us),
             time_text(seen.backward_us), told.forward,
             seen.backward_us / max(1e-9, sum(expected[1:])),
         )  # fmt: skip
         scaled = choice.scaled(told)
         self._scales = scaled.scales
-        at_peak = scaled.predicted._replace(peak=seen.peak)
-        return scaled._replace(predicted=at_peak), backward
+        if seen.peak is not None:
+            at_peak = scaled.predicted._replace(peak=seen.peak)
+            scaled = scaled._replace(predicted=at_peak)
+        return scaled, backward
 
     def _keep_fastest(self, budget: int) -> None:
         fit = [t for t in self._tried if t.choice.predicted.peak <= budget]

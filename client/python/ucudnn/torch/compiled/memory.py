@@ -3,14 +3,12 @@ run."""
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.calibrating import Measured
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
@@ -46,9 +44,7 @@ def surroundings(inputs: Sequence[Any], device: torch.device) -> Surroundings:
     trained = sum(bytes_of(t) for t in tensors if t.requires_grad and t.is_leaf)
     if used < bytes_of(tensors) + trained * _STATE * 3 // 4:
         used += trained * _STATE
-    return Surroundings(
-        base=used, gradients=trained, after=trained * (1 + _TEMPORARY)
-    )
+    return Surroundings(base=used, after=trained * (1 + _TEMPORARY))
 
 
 def kept_by_graphs(device: torch.device) -> int:
@@ -118,17 +114,14 @@ class Watch:
         self.measured = None
         if self._gpu and enough and choice is not None:
             self.measured = self._seen()
-            self._correct(choice, self.measured.peak)
+            if self.measured.peak is not None:
+                self._correct(choice)
         if enough or not same or self._fresh:
             self._forward, self._behind, self._laps = {}, {}, []
             self._between = self._after = 0
         self.order, self._backward = [], False
         self._fresh = max(0, self._fresh - 1)
         return enough if same else None
-
-    def _captured(self) -> bool:
-        """Whether the step's graphs run as CUDA graphs."""
-        return all(graph.pool is not None for graph in self.order)
 
     def _seen(self) -> Measured:
         self._after = max(self._after, self._reset())
@@ -148,14 +141,12 @@ class Watch:
             median([[lap] for lap in zip(begins, begins[1:])]),
             median([lap.forward for lap in self._laps]),
             median([lap.backward for lap in self._laps]),
-            peak + (kept_by_graphs(self._device) if self._captured() else 0),
+            # Replayed CUDA graphs allocate nothing.
+            None if any(graph.captured for graph in self.order) else peak,
         )
 
-    def _correct(self, choice: Choice, peak: int) -> None:
+    def _correct(self, choice: Choice) -> None:
         around, told = self.around, choice.predicted
-        if self._captured():
-            around.base += peak - told.peak
-            return
         for n, graph in enumerate(self.order):
             for more, seen, expected in (
                 (around.forward, self._forward, told.forward),
@@ -186,33 +177,28 @@ class Watch:
             self._laps.append(_Lap(self._event()))
         if graph not in self.order:
             self.order.append(graph)
-        lap, pool = self._laps[-1], graph.pool
+        lap = self._laps[-1]
         self._reset()
         begun = self._event()
-        with private.using(pool):
-            result = graph.run(*arguments)
+        result = graph.run(*arguments)
         lap.forward.append((begun, self._event()))
         self._note(self._forward, graph)
         node = _node_of(result)
         if node is None:
             return result
 
-        begin: List[Tuple[Any, contextlib.ExitStack]] = []
+        begin: List[Any] = []
 
         def begins(*_: Any) -> None:
             self._between = max(self._between, self._reset())
-            used = contextlib.ExitStack()
-            used.enter_context(private.using(pool))
-            begin.append((self._event(), used))
+            begin.append(self._event())
             if not self._backward:
                 self._backward, self.calls = True, {}
             self.calls[graph] = self.calls.get(graph, 0) + 1
 
         def ends(*_: Any) -> None:
             if begin:
-                begun, used = begin.pop()
-                used.close()
-                lap.backward.append((begun, self._event()))
+                lap.backward.append((begin.pop(), self._event()))
             self._note(self._behind, graph)
 
         node.register_prehook(begins)

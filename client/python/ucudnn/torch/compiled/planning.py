@@ -28,8 +28,6 @@ _SECONDS = 20.0
 # What a step on a GPU may need more the next time: one in so many bytes, and a MiB.
 _BETWEEN = 50
 _SLACK = 1 << 20
-# Of the memory of CUDA graphs, one in so many bytes lies between tensors.
-_LOST = 32
 
 
 @dataclass
@@ -45,19 +43,11 @@ class Surroundings:
     """Bytes in use that the graphs do not tell."""
 
     base: int = 0  # always: parameters, optimizer state, inputs
-    gradients: int = 0
-    # More, after the backward pass: gradients, and what the optimizer needs.
-    after: int = 0
+    after: int = 0  # more, after the backward pass: what the optimizer needs
     between: int = 0
     # What measured steps had more than predicted, by graph.
     forward: Dict[int, int] = field(default_factory=dict)
     backward: Dict[int, int] = field(default_factory=dict)
-
-    def captured(self, passes: int) -> None:
-        """From now on CUDA graphs keep what the passes take, `passes` bytes and what
-        is lost between them, while the optimizer runs, too."""
-        self.base += max(0, self.after - self.gradients) + passes // _LOST
-        self.after = self.gradients
 
 
 class Predicted(NamedTuple):

@@ -39,6 +39,8 @@ class CompiledCheck:
     predicted_ms: float
     predicted_peak_bytes: int
     kernels_ms: Optional[float] = None  # of a GPU, in a step; None: not known
+    # Of a GPU's memory, reserved for CUDA graphs while no tensor has it.
+    graphs_bytes: int = 0
 
     @property
     def waits_for_host(self) -> bool:
@@ -107,23 +109,22 @@ class CompiledPlan:
 
     def check(self, step: Callable[[], Any], steps: int = 5) -> CompiledCheck:
         """Runs `step`, a whole training step, so often and measures it. On a GPU the
-        peak is that of torch.cuda.max_memory_allocated, which begins anew, and what
-        CUDA graphs keep."""
+        peak is that of torch.cuda.max_memory_allocated, which begins anew."""
         step()
-        kernels_ms = None
+        kernels_ms, kept = None, 0
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             laps = StepClock(self.device).laps(step, steps)
             peak = torch.cuda.max_memory_allocated(self.device)
-            peak += kept_by_graphs(self.device)
+            kept = kept_by_graphs(self.device)
             kernels_ms = _kernels_ms(step, self.device)
         else:
             laps = StepClock(self.device).laps(step, steps)
             peak = self._saved(step)
         return CompiledCheck(
             statistics.median(laps), peak, self.predicted_ms, self.predicted_peak_bytes,
-            kernels_ms,
+            kernels_ms, kept,
         )  # fmt: skip
 
     def _saved(self, step: Callable[[], Any]) -> int:

@@ -165,61 +165,6 @@ def inductor_options(
 CUDA_GRAPHS = "triton.cudagraphs"
 
 
-class GraphPool:
-    """CUDA graphs that share their memory with no others. Inductor has one container
-    for those of a device, so that this takes its place while graphs are warmed up and
-    captured."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._index = device.index
-        self._container: Any = None
-
-    def enter(self) -> Any:
-        """What was in its place."""
-        trees, containers = _cuda_graphs()
-        if self._container is None:
-            self._container = trees.TreeManagerContainer(self._index)
-        before = containers.get(self._index)
-        containers[self._index] = self._container
-        return before
-
-    def leave(self, before: Any) -> None:
-        _, containers = _cuda_graphs()
-        if before is None:
-            containers.pop(self._index, None)
-        else:
-            containers[self._index] = before
-
-    def close(self) -> None:
-        """Frees the memory; the graphs must not run again."""
-        container, self._container = self._container, None
-        if container is not None and container.tree_manager is not None:
-            container.tree_manager.shutdown()
-
-    def __del__(self) -> None:
-        self.close()  # or what they return would keep them alive
-
-
-def _cuda_graphs() -> Tuple[Any, Dict[int, Any]]:
-    """The module, and its containers by device."""
-    from torch._inductor import cudagraph_trees as trees
-
-    return trees, trees.get_obj(trees.local, "tree_manager_containers")
-
-
-@contextlib.contextmanager
-def using(pool: Optional[GraphPool]) -> Iterator[None]:
-    """Within it CUDA graphs are captured into the pool."""
-    if pool is None:
-        yield
-        return
-    before = pool.enter()
-    try:
-        yield
-    finally:
-        pool.leave(before)
-
-
 def copied(module: Any) -> Any:
     """A copy of one of Dynamo's graphs that shares parameters with it."""
     other = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
