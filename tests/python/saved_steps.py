@@ -62,12 +62,20 @@ def trained(step, model, steps=3):
     return [torch.tensor(losses), *model.state_dict().values()]
 
 
+def settled(step, *example, **options):
+    """A step that is planned, by calls if there is no example."""
+    run = ucudnn.torch.memory(step, *example, **options)
+    while not run.settled:
+        run()
+    return run
+
+
 def planned(share, allow=("offload", "recompute"), parts=1, **options):
     """A model, and its step's plan within a share of the plain peak."""
     model = network()
     step = stepping(model, parts)
-    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
-    return model, ucudnn.torch.memory(
+    whole = settled(step, *data(), budget="1GiB", quiet=True)
+    return model, settled(
         step, *data(), budget=int(whole.plain_peak * share), allow=allow,
         quiet=True, **options,
     )  # fmt: skip
@@ -77,7 +85,7 @@ def refused(step, *arguments, **options):
     """Why there is no plan for the step."""
     options.setdefault("budget", "1GiB")
     with pytest.raises(ucudnn.InvalidArgument) as error:
-        ucudnn.torch.memory(step, *arguments, quiet=True, **options)
+        settled(step, *arguments, quiet=True, **options)
     return str(error.value)
 
 
@@ -89,11 +97,11 @@ def planned_of(step, *example, share, **options):
     """The step's plan within a share of the plain peak, or the least there is, which
     depends on the times that were measured."""
     options = {"quiet": True, **options}
-    whole = ucudnn.torch.memory(step, *example, budget="1GiB", **options)
+    whole = settled(step, *example, budget="1GiB", **options)
     budget = int(whole.plain_peak * share)
     while True:
         try:
-            return ucudnn.torch.memory(step, *example, budget=budget, **options)
+            return settled(step, *example, budget=budget, **options)
         except ucudnn.NoPlan as refused:
             assert refused.least > budget
             budget = refused.least

@@ -5,6 +5,7 @@ import pytest
 import torch
 import ucudnn
 import ucudnn.torch
+from saved_steps import planned_of
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -605,10 +606,7 @@ def test_memory_plans_compute_it_again(fusing):
     convert(model, x)
     step()
     plain = [p.grad.clone() for p in model.parameters()]
-    whole = ucudnn.torch.memory(step, budget="1GiB", quiet=True)
-    plan = ucudnn.torch.memory(
-        step, budget=int(whole.plain_peak * 0.8), allow="recompute", quiet=True
-    )
+    plan = planned_of(step, share=0.8, allow="recompute")
     assert plan.recomputed
     before = ByPytorch.runs
     plan()

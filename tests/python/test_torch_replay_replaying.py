@@ -11,7 +11,7 @@ from torch.optim import SGD, Adam, NAdam
 from ucudnn.torch.replay import replaying
 from ucudnn.torch.replay.capturing import Captured
 from ucudnn.torch.replay.carried import parameters_of, state_of
-from ucudnn.torch.saved import planned_memory
+from ucudnn.torch.saved import planned_step
 
 from saved_steps import (
     data,
@@ -79,7 +79,7 @@ class StandIn:
 @pytest.fixture(autouse=True)
 def captured(monkeypatch):
     monkeypatch.setattr(replaying, "Capturing", StandIn)
-    monkeypatch.setattr(planned_memory, "refuse_without_gpu", lambda device: None)
+    monkeypatch.setattr(planned_step, "refuse_without_gpu", lambda device: None)
     return monkeypatch
 
 
@@ -224,19 +224,15 @@ def test_leaves_other_gradients_alone():
     assert other.weight.grad is None
 
 
-def test_changes_nothing_while_it_captures_and_checks():
-    model, optimizer, step = made()
-    before = [t.clone() for t in model.state_dict().values()]
-    data()  # sets the seed
-    state = torch.get_rng_state()
-    plan = plan_of(step)
-    assert replays() == [0, 0]
-    told = plan.check(steps=2)
-    assert told.measured_peak == StandIn.peak and replays() == [1, 3]
-    assert equal(before, model.state_dict().values())
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not optimizer.state
-    assert all(p.grad is None for p in model.parameters())
+def test_trains_as_the_step_does_while_it_records_and_captures():
+    model, _, step = made()
+    expected = trained(step, model, 8)
+    model, _, step = made()
+    run = ucudnn.torch.memory(step, budget="1GiB", quiet=True, graphs=True)
+    assert equal(trained(run, model, 8), expected)
+    assert run.replayed and replays() == [5]
+    told = run.check(*data(), steps=2)
+    assert told.measured_peak == StandIn.peak and replays() == [7]
 
 
 def test_tells_whether_it_is_replayed():
@@ -269,7 +265,7 @@ def enqueued(step, model, optimizer):
         found = trained(plan, model)
     other, _, plain = made()
     assert equal(found, trained(plain, other))
-    assert plan.check(steps=1).measured_peak > 0
+    assert plan.check(*data(), steps=1).measured_peak > 0
     return str(told[0].message)
 
 

@@ -17,6 +17,7 @@ from saved_steps import (
     network,
     planned,
     planned_of,
+    settled,
     stepping,
     trained,
 )
@@ -67,6 +68,7 @@ def test_moves_each_storage_once(monkeypatch):
 
     monkeypatch.setattr(Applier, "_copy", copy)
     _, plan = planned(0.4, "offload")
+    copied.clear()
     plan(*data())
     assert sorted(copied) == plan.moved
     assert plan.pinned_bytes <= 1.02 * plan.moved_bytes + 512 * len(copied)
@@ -125,8 +127,8 @@ def test_plans_steps_of_several_updates():
     plain, model = network(), network()
     expected = trained(stepping_often(plain), plain)
     step = stepping_often(model)
-    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
-    plan = ucudnn.torch.memory(
+    whole = settled(step, *data(), budget="1GiB", quiet=True)
+    plan = settled(
         step, *data(), budget=int(whole.plain_peak * 0.6), allow="offload", quiet=True
     )
     assert plan.moved and equal(trained(plan, model), expected)
@@ -201,11 +203,13 @@ def test_takes_no_tensor_for_another_of_its_shape():
             other = x.flip(0) if flipped[0] else x
             x = torch.sigmoid(one(x) + two(other))
         x.sum().backward()
+        return [one.weight.grad.clone() for one in convolutions]
 
     x = torch.randn(4, 8, 16, 16)
     plan = planned_of(step, x, share=0.01, allow="offload")
     assert plan.moved
     plan(x)
     flipped[0] = True
-    with pytest.raises(ucudnn.InvalidArgument, match="saves another tensor's memory"):
-        plan(x)
+    for why in ("saves another tensor's memory", ""):
+        assert all(map(torch.allclose, plan(x), step(x)))
+        assert why in plan.unlike

@@ -5,7 +5,7 @@ import ucudnn.torch
 from torch import nn
 from ucudnn.torch.saved.describing import merged
 
-from saved_steps import data, equal, loss_of
+from saved_steps import data, equal, loss_of, settled
 
 
 @pytest.mark.parametrize("allow", ["recompute", ("offload", "recompute")])
@@ -31,10 +31,10 @@ def test_keeps_the_indices_of_pools_in_16_bits(allow):
     expected = gradients(stepping_on(plain), plain)
     model = pooling()
     step = stepping_on(model)
-    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    whole = settled(step, *data(), budget="1GiB", quiet=True)
     assert whole.narrowed == []
     share = 0.9 if allow == "recompute" else 0.7
-    plan = ucudnn.torch.memory(
+    plan = settled(
         step, *data(), budget=int(whole.plain_peak * share), allow=allow, quiet=True
     )
     assert len(plan.narrowed) == 2 and "2 are kept in fewer bits" in str(plan)
@@ -54,8 +54,8 @@ def test_pools_on_large_planes_keep_as_few_bits_as_they_can(side, bytes):
     def step():
         model(x).sum().backward()
 
-    whole = ucudnn.torch.memory(step, budget="1GiB", device="cpu", quiet=True)
-    plan = ucudnn.torch.memory(
+    whole = settled(step, budget="1GiB", device="cpu", quiet=True)
+    plan = settled(
         step, budget=whole.plain_peak - 1, device="cpu", quiet=True
     )
     assert len(plan.narrowed) == 1

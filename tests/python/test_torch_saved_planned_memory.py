@@ -5,10 +5,20 @@ import pytest
 import torch
 import ucudnn
 import ucudnn.torch
-from ucudnn.torch.saved import planned_memory
+from ucudnn.torch.saved import step_memory
 from ucudnn.torch.saved.links import HostLink
 
-from saved_steps import data, equal, network, planned, refused, stepping, trained
+from saved_steps import (
+    data,
+    equal,
+    network,
+    planned,
+    planned_of,
+    refused,
+    settled,
+    stepping,
+    trained,
+)
 
 
 class Link(HostLink):
@@ -19,8 +29,7 @@ class Link(HostLink):
     def rates(self):
         return 1e6, 1e6
 
-    def reached(self, step):
-        step()
+    def reached(self):
         return self.told
 
 
@@ -36,15 +45,15 @@ class Link(HostLink):
 def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch):
     plain = network()
     expected = trained(stepping(plain), plain)
-    link, asked, best = Link(), [], planned_memory.best_plan
+    link, asked, best = Link(), [], step_memory.best_plan
     link.told = told
 
     def asked_for(recording, device, rates, budget, ways):
         asked.append(rates)
         return best(recording, device, rates, budget, ways)
 
-    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
-    monkeypatch.setattr(planned_memory, "best_plan", asked_for)
+    monkeypatch.setattr(step_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(step_memory, "best_plan", asked_for)
     model, plan = planned(0.5, "offload")
     assert asked[-len(rates):] == rates
     assert plan.moved and equal(trained(plan, model), expected)
@@ -53,7 +62,7 @@ def test_plans_again_with_the_rates_that_copies_reached(told, rates, monkeypatch
 def test_plans_again_from_what_was_recorded(monkeypatch):
     link = Link()
     link.told = 9e5, None
-    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(step_memory, "link_of", lambda device: link)
     _, plan = planned(0.4)
     assert plan.moved and plan.narrowed
     assert int(plan.plain_peak * 0.4) == plan.budget
@@ -69,8 +78,8 @@ def test_keeps_a_plan_if_another_needs_more_host_memory(monkeypatch):
         if len(made) == 3:  # the plain step's, the first, the second
             raise ucudnn.InvalidArgument("too little")
 
-    monkeypatch.setattr(planned_memory, "link_of", lambda device: link)
-    monkeypatch.setattr(planned_memory, "_refuse_host", refused)
+    monkeypatch.setattr(step_memory, "link_of", lambda device: link)
+    monkeypatch.setattr(step_memory, "_refuse_host", refused)
     _, plan = planned(0.5, "offload")
     assert len(made) == 4 and plan.pinned_bytes == made[1]
 
@@ -94,32 +103,86 @@ def test_measures_the_peak_that_it_predicts():
         assert "predicted" in str(told) and "MiB" in repr(plan)
 
 
-def test_changes_nothing_while_it_measures():
+def test_runs_each_step_once_and_puts_nothing_back():
+    """The same numbers, in Python and in tensors, as without a plan."""
+    told = []
+    for plans in (False, True):
+        torch.manual_seed(3), random.seed(3), numpy.random.seed(3)
+        model, counted = network(), []
+        plain = stepping(model)
+
+        def step(x, y):
+            counted.append(len(counted))
+            return plain(x + random.random() + numpy.random.rand(), y)
+
+        run = step
+        if plans:
+            run = ucudnn.torch.memory(step, budget="1GiB", quiet=True)
+        losses = [float(run(*data())) for _ in range(6)]
+        told.append((losses, counted, random.random(), numpy.random.rand()))
+    assert told[0] == told[1]
+
+
+def test_plans_a_small_last_batch_apart_with_evaluation_between():
+    batches = [data(8), data(8), data(5)] * 5
+    told = []
+    for budget in (None, 100000):
+        torch.manual_seed(3)
+        model = network()
+        step = stepping(model)
+        losses, plans = [], {}
+        for x, y in batches:
+            if budget is None:
+                losses.append(float(step(x, y)))
+            else:
+                with ucudnn.torch.memory(
+                    budget=budget, allow="offload", quiet=True
+                ) as memory:
+                    losses.append(float(step(x, y)))
+                plans[len(y)] = memory.plan
+            model.eval()
+            with torch.no_grad():
+                losses.append(float(model(x).sum()))
+            model.train()
+        told.append(losses)
+    assert told[0] == told[1]
+    assert plans[8].moved and plans[8].predicted_peak <= 100000
+    assert 0 < plans[5].predicted_peak < plans[8].predicted_peak
+
+
+def test_each_place_in_the_code_has_its_plans():
+    def made():
+        return ucudnn.torch.memory(budget="1GiB", quiet=True)
+
+    assert made() is made()
+    assert made() is not ucudnn.torch.memory(budget="1GiB", quiet=True)
+
+
+def test_goes_on_after_a_step_that_failed():
     model = network()
-    plain = stepping(model)
+    step = stepping(model)
+    plan = planned_of(step, *data(), share=0.5, allow="offload")
 
-    def step(x, y):
-        return plain(x + random.random() + numpy.random.rand(), y)
+    def fails(x, y):
+        torch.nn.functional.cross_entropy(model(x), y)
+        raise KeyError("mine")
 
-    drawn = random.getstate(), numpy.random.get_state()[2]
-    before = {n: t.clone() for n, t in model.state_dict().items()}
-    images, labels = data()
-    state = torch.get_rng_state()
-    plan = ucudnn.torch.memory(step, images, labels, budget="1GiB", quiet=True)
-    plan.check(steps=1)
-    assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
-    assert torch.equal(torch.get_rng_state(), state)
-    assert drawn == (random.getstate(), numpy.random.get_state()[2])
+    within = plan._within
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"), within:
+            fails(*data())
+        plan(*data())
+        assert not plan.unlike
 
 
 def test_names_the_least_budget_and_keeps_it():
     model = network()
     step = stepping(model)
     with pytest.raises(ucudnn.NoPlan) as refused:
-        ucudnn.torch.memory(step, *data(), budget=1000, quiet=True)
+        settled(step, *data(), budget=1000, quiet=True)
     least = refused.value.least
     assert "1000" in str(refused.value)
-    plan = ucudnn.torch.memory(step, *data(), budget=least, quiet=True)
+    plan = settled(step, *data(), budget=least, quiet=True)
     assert plan.predicted_peak <= least
 
 

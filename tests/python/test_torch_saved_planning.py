@@ -7,7 +7,7 @@ import ucudnn.torch
 from torch import nn
 from ucudnn.torch.saved import planning
 
-from saved_steps import Block, data, stepping
+from saved_steps import Block, data, settled, stepping
 
 
 def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
@@ -24,7 +24,7 @@ def test_takes_the_faster_of_shallow_and_deep_recipes(monkeypatch):
     step = stepping(model)
     step(*data())
     monkeypatch.setattr(planning, "_solved", solved)
-    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    plan = settled(step, *data(), budget="1GiB", quiet=True)
     assert plan.predicted_ms == 1.0 and next(times, None) is None
 
 

@@ -6,11 +6,11 @@ import torch
 import ucudnn
 import ucudnn.torch
 from torch import nn
-from ucudnn.torch.saved import planned_memory
+from ucudnn.torch.saved import step_memory
 from ucudnn.torch.saved.applying import Applier
-from ucudnn.torch.saved.recording import record
+from ucudnn.torch.saved.recording import Recorder
 
-from saved_steps import Block, data, stepping, trained
+from saved_steps import Block, data, settled, stepping, trained
 
 
 def deep_network():
@@ -43,7 +43,7 @@ def computed_again(model, monkeypatch, cast=False):
     plan, budget = None, 1
     while plan is None:  # the least that is named depends on measured times
         try:
-            plan = ucudnn.torch.memory(
+            plan = settled(
                 step, *data(), budget=budget, allow="recompute", quiet=True
             )
         except ucudnn.NoPlan as refused:
@@ -62,7 +62,7 @@ def computed_again(model, monkeypatch, cast=False):
     assert all(torch.allclose(a, b, atol=most) for a, b in zip(found, expected))
     return [
         step.value.call.func._schema.name
-        for again in plan._applier._script.recipes.values()
+        for again in plan._within._last.applier._script.recipes.values()
         for step in again.recipe.steps
         if step.value.call.name == "convolution"
     ]
@@ -96,14 +96,14 @@ def test_computes_again_from_what_other_code_holds(
     if planned:
         ucudnn.torch.convert(model, data()[0], quiet=True)
     read = []
-    script = planned_memory.script_of
+    script = step_memory.script_of
 
     def noted(solved):
         told = script(solved)
         read.extend(n for r in told.recipes.values() for n in r.recipe.reads if told.stays[n])
         return told
 
-    monkeypatch.setattr(planned_memory, "script_of", noted)
+    monkeypatch.setattr(step_memory, "script_of", noted)
     computed_again(model, monkeypatch)
     assert read
 
@@ -118,10 +118,12 @@ def test_deep_recipes_read_nothing_that_is_computed_again(monkeypatch):
             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10),
         )  # fmt: skip
 
-    told = {}
+    told, add = {}, Recorder.add
 
-    def recorded(*arguments):
-        recording = record(*arguments)
+    def recorded(self, one):
+        recording = add(self, one)
+        if recording is None:
+            return None
         told["storages"] = [replace(saved) for saved in recording.storages]
         for saved in recording.storages:
             saved.again = saved.deep
@@ -131,9 +133,9 @@ def test_deep_recipes_read_nothing_that_is_computed_again(monkeypatch):
     expected = trained(stepping(plain), plain)
     model = chain()
     step = stepping(model)
-    whole = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
-    monkeypatch.setattr(planned_memory, "record", recorded)
-    plan = ucudnn.torch.memory(
+    whole = settled(step, *data(), budget="1GiB", quiet=True)
+    monkeypatch.setattr(Recorder, "add", recorded)
+    plan = settled(
         step, *data(), budget=int(whole.plain_peak * 0.75), allow="recompute", quiet=True
     )
     storages = told["storages"]

@@ -1,102 +1,128 @@
-import threading
-
 import pytest
 import torch
 import ucudnn
 import ucudnn.torch
 from torch import nn
-from ucudnn.torch.saved.watching import Watch, hooked
+from torch.autograd import grad
+from torch.utils.checkpoint import checkpoint
 
-from saved_steps import data, loss_of, network, planned_of, refused, stepping
-
-
-def test_refuses_graphs_that_are_kept_or_differentiated_twice():
-    model = network()
-
-    def retains(x, y):
-        loss_of(model, x, y).backward(retain_graph=True)
-
-    def twice(x, y):
-        torch.autograd.grad(
-            loss_of(model, x, y), list(model.parameters()), create_graph=True
-        )
-
-    assert "torch.autograd.backward: retain_graph=True" in refused(retains, *data())
-    assert "torch.autograd.grad: create_graph=True" in refused(twice, *data())
+from saved_steps import data, loss_of, network, planned_of, refused, settled, stepping
 
 
-def test_refuses_other_hooks():
-    model = network()
-    step = stepping(model)
+def gradients(model, backward):
+    def step(x, y):
+        model.zero_grad()
+        torch.manual_seed(5)
+        backward(loss_of(model, x, y))
+        return [p.grad.clone() for p in model.parameters()]
 
-    def inside(x, y):
-        with torch.autograd.graph.save_on_cpu():
-            loss = loss_of(model, x, y)
+    return step
+
+
+def test_plans_graphs_that_are_kept():
+    """One of two backward passes takes the graph that the first has kept."""
+
+    def backward(loss):
+        loss.backward(retain_graph=True)
         loss.backward()
 
-    assert "save_on_cpu" in refused(inside, *data())
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
-        assert "other hooks are active" in refused(step, *data())
-    plan = ucudnn.torch.memory(step, *data(), budget="1GiB", quiet=True)
+    model = network()
+    step = gradients(model, backward)
+    plan = planned_of(step, *data(), share=0.7, allow="offload")
+    expected = step(*data())
+    assert plan.moved and all(map(torch.allclose, plan(*data()), expected))
+    assert not plan.unlike
+
+
+@pytest.mark.parametrize("plans", [False, True])
+def test_refuses_graphs_that_are_differentiated_twice(plans):
+    """Whoever begins the backward pass."""
+    model = network()
+    twice = [not plans]
+
+    def backward(loss):
+        parameters = list(model.parameters())
+        found = grad(loss, parameters, create_graph=twice[0])
+        if twice[0]:
+            sum(one.square().sum() for one in found).backward()
+        for parameter, one in zip(parameters, found):
+            parameter.grad = one.detach()
+
+    step = gradients(model, backward)
+    if not plans:
+        assert "without double backward" in refused(step, *data())
+        return
+    plan = planned_of(step, *data(), share=0.7, allow="offload")
+    twice[0] = True
+    with pytest.raises(ucudnn.InvalidArgument, match="without double backward"):
+        plan(*data())
+
+
+def test_refuses_backward_passes_after_the_step():
+    model = network()
+    with ucudnn.torch.memory(budget="1GiB", quiet=True):
+        loss = loss_of(model, *data())
+    with pytest.raises(ucudnn.InvalidArgument, match="after it has ended"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("hooks", [
+    torch.autograd.graph.save_on_cpu,
+    lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x),
+])  # fmt: skip
+def test_leaves_what_is_under_hooks_within_the_step(hooks):
+    model = network()
+
+    def step(x, y):
+        model.zero_grad()
+        torch.manual_seed(5)
+        x = model[:5](x)
+        with hooks():
+            x = model[5](x)
+        nn.functional.cross_entropy(model[6:](x), y).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    plan = planned_of(step, *data(), share=0.7)
+    expected = step(*data())
+    for _ in range(2):
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(plan(*data()), expected))
+
+
+def test_plans_steps_with_checkpoints():
+    model = network()
+
+    def step(x, y):
+        model.zero_grad()
+        torch.manual_seed(5)
+        x = checkpoint(model[:5], x, use_reentrant=False)
+        nn.functional.cross_entropy(model[5:](x), y).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    plan = planned_of(step, *data(), share=0.7)
+    expected = step(*data())
+    for _ in range(2):
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(plan(*data()), expected))
+
+
+def test_refuses_hooks_around_the_step():
+    step = stepping(network())
+    plan = settled(step, *data(), budget="1GiB", quiet=True)
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
         with pytest.raises(ucudnn.InvalidArgument, match="other hooks are active"):
             plan(*data())
+    plan(*data())
 
 
-def test_refuses_compiled_models():
-    model = torch.compile(network())
-    assert "activation_memory_budget" in refused(stepping(model), *data())
-
-
-def test_watches_each_thread_by_itself():
-    """Two plans whose steps overlap, the first to begin ending first."""
-    plain = torch.autograd.backward, torch.autograd.graph.saved_tensors_hooks.__enter__
-    turn = [threading.Event() for _ in range(3)]
-    failed = []
-
-    def first():
-        with hooked(Watch(), lambda x: x, lambda x: x):
-            turn[0].set()
-            turn[1].wait(60)
-        turn[2].set()
-
-    def second():
-        turn[0].wait(60)
-        with hooked(Watch(), lambda x: x, lambda x: x):
-            turn[1].set()
-            turn[2].wait(60)
-            try:
-                with torch.autograd.graph.save_on_cpu():
-                    pass
-            except ucudnn.InvalidArgument:
-                failed.append("hooks")
-
-    threads = [threading.Thread(target=one) for one in (first, second)]
-    for one in threads:
-        one.start()
-    turn[1].wait(60)
-    with torch.autograd.graph.save_on_cpu():  # of a thread without a plan
-        torch.ones(1, requires_grad=True).exp().backward(retain_graph=True)
-    for one in threads:
-        one.join()
-    assert failed == ["hooks"]
-    assert plain == (
-        torch.autograd.backward, torch.autograd.graph.saved_tensors_hooks.__enter__
-    )  # fmt: skip
-
-
-def test_refuses_steps_without_a_backward_pass():
-    model = network()
-
-    def forward(x):
-        return model(x)
-
-    def evaluated(x):
-        with torch.no_grad():
-            return model(x)
-
-    for step in (forward, evaluated):
-        assert "no backward pass" in refused(step, data()[0])
+def test_leaves_steps_without_a_backward_pass():
+    """But they are no examples."""
+    model = network().eval()
+    assert "no backward pass" in refused(model, data()[0])
+    run = ucudnn.torch.memory(lambda x: model(x), budget="1GiB", quiet=True)
+    for _ in range(4):
+        assert torch.equal(run(data()[0]), model(data()[0]))
+    with torch.no_grad():
+        assert torch.equal(run(data()[0]), model(data()[0]))
+    assert run.plan is None
 
 
 def test_plans_models_that_call_compiled_functions():

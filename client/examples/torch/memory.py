@@ -8,17 +8,14 @@ for _ in range(6):
     layers += [nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Conv2d(16, 16, 3, padding=1)]
 model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-def step(x, y):
-    optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(x), y)
-    loss.backward(), optimizer.step()
-    return loss.item()
 x, y = torch.randn(16, 3, 64, 64).to(device), torch.randint(10, (16,)).to(device)
 budget = sys.argv[1] if sys.argv[1:] else "48MiB"
-try:
-    train = ucudnn.torch.memory(step, x, y, budget=budget)  # prints the plan
-except ucudnn.NoPlan as error:  # on a GPU weights and cuDNN's workspace count, too
-    train = ucudnn.torch.memory(step, x, y, budget=error.least)
-print(train.check())
-for _ in range(5):
-    print(f"loss {train(x, y):.4f}")
+for number in range(10):
+    try:
+        with ucudnn.torch.memory(budget=budget) as plan:  # prints the third step's plan
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward(), optimizer.step()
+    except ucudnn.NoPlan as error:  # on a GPU weights and cuDNN's workspace count, too
+        budget = error.least
+    print(f"loss {loss.item():.4f}")

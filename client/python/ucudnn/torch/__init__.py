@@ -37,7 +37,9 @@ from ucudnn.torch.parallel.sampler import ShareSampler
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sharing import share
 from ucudnn.torch.profiling import StepProfile, profile
-from ucudnn.torch.saved.planned_memory import MemoryCheck, MemoryPlan, memory
+from ucudnn.torch.saved.planned_memory import memory
+from ucudnn.torch.saved.plans import MemoryCheck, MemoryPlan
+from ucudnn.torch.saved.step_memory import StepMemory
 
 __all__ = [
     "CompiledCheck",
@@ -49,6 +51,7 @@ __all__ = [
     "ShareLoader",
     "ShareSampler",
     "Shares",
+    "StepMemory",
     "StepProfile",
     "compile",
     "convert",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 import torch
@@ -19,6 +21,14 @@ def whole_number(place: str, value: Any, least: int, accepted: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise refuse(place, repr(value), f"{accepted} is accepted")
     return value
+
+
+def warn(text: str) -> None:
+    """At the line outside of this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].startswith("ucudnn."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"ucudnn: {text}", stacklevel=level)
 
 
 def refuse_lazy(place: str, model: torch.nn.Module) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from ucudnn.errors import InvalidArgument
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import refuse, warn
 from ucudnn.torch.kept import unchanged
 from ucudnn.torch.replay.capturing import Captured, Capturing
 from ucudnn.torch.replay.carried import (
@@ -113,13 +112,12 @@ class Replay:
         self._carried: Optional[Carried] = None
 
     def _enqueue(self, error: Exception) -> None:
-        warnings.warn(
-            "ucudnn: memory: the step is not replayed as a CUDA graph but "
+        warn(
+            "memory: the step is not replayed as a CUDA graph but "
             f"enqueued: {type(error).__name__}: {error}. A step is captured that "
             "does not wait for the GPU (it returns tensors instead of numbers, "
             "without .item()), whose optimizers have capturable=True if they "
-            "know it, and that counts in tensors",
-            stacklevel=5,
+            "know it, and that counts in tensors"
         )
 
     def _capture(self) -> None:

@@ -1,9 +1,9 @@
-"""Runs a step with its saved tensors as a plan says."""
+"""Has a step's saved tensors where a plan says."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 
@@ -13,7 +13,7 @@ from ucudnn.torch.saved.origins import Looks
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.saved.script import Action, Script
 from ucudnn.torch.saved.storages import bytes_of, flat, key_of, weak_reference
-from ucudnn.torch.saved.watching import Watch, hooked
+from ucudnn.torch.saved.watching import in_backward
 
 # What a hook expects and does: the size and type of the tensor that is saved,
 # none for one that is needed; and what it is with the actions, none for one that
@@ -45,7 +45,9 @@ class Meter:
 
 
 class Applier:
-    """Runs steps by a script, one at a time."""
+    """Follows a script through steps, one at a time. A step that departs from it still
+    computes what it should: tensors stay from there on, and what is away returns when
+    it is needed. `unlike` then says how it differs."""
 
     def __init__(
         self,
@@ -69,6 +71,14 @@ class Applier:
             if again.origin is not None
         ]
         self._looked = {number: i for i, (number, _, _) in enumerate(self._again)}
+        # By storage: the last hook that needs it, after which its place on the host
+        # may be another's.
+        self._last = {
+            kind.storage: hook
+            for hook, kind in enumerate(script.kinds)
+            if not kind.saves
+        }
+        self._saves = [kind for kind in script.kinds if kind.saves]  # by pack
         self._quick = self._hooks_of(script)
         self._hooks = self._quick
         self._acts: Dict[str, Callable[[int], None]] = {
@@ -76,17 +86,25 @@ class Applier:
             "recompute": self._recompute, "drop": self._drop,
             "forget": self._forget,
         }  # fmt: skip
-        self._watch = Watch()
         self._clear()
 
+    @property
+    def kinds(self) -> List[Kind]:
+        return self._script.kinds
+
     def _clear(self) -> None:
-        self._next = 0  # hook; beyond the last one after a refusal
+        self._next = 0  # hook
+        self.unlike = ""
+        self.outdated = False  # its recipes no longer hold
+        self._follows = True
         self._held: Dict[int, torch.Tensor] = {}  # elements, by storage
         self._versions: Dict[int, int] = {}
         # By storage: its key, version and shift when it was saved first.
         self._whose: Dict[int, Tuple[int, int, int]] = {}
         self._copying: Dict[int, bool] = {}
         self._arriving: Dict[int, bool] = {}
+        self._away: Set[int] = set()  # whole on the host
+        self._stays: Set[int] = set()  # what this step makes otherwise
         self._looks = Looks([origin for _, origin, _ in self._again])
 
     def _hooks_of(self, script: Script) -> List[_Hook]:
@@ -113,26 +131,24 @@ class Applier:
         ]
         return [*hooks, _END]
 
-    def run(self, step: Callable[[], Any]) -> Any:
+    def begin(self) -> None:
         self._clear()
         self._hooks = self._quick
         if self.meter is not None:
             self._hooks = self._hooks_of(self._script)
-        self._watch = Watch()
-        try:
-            with hooked(self._watch, self._pack, self._unpack):
-                result = step()
-            if self._next != len(self._script.kinds):
-                raise refuse(
-                    "memory: the step",
-                    f"it ended after {self._next} saved and needed tensors",
-                    f"one of {len(self._script.kinds)}, as recorded, is accepted",
-                )
-            return result
-        finally:
-            if self._copying or self._arriving:
-                self._settle()
-            self._clear()
+
+    def end(self) -> None:
+        if self._follows and self._next != len(self._script.kinds):
+            self._depart(f"it ended after {self._next} saved and needed tensors")
+        told = self.unlike, self.outdated
+        self.leave()
+        self.unlike, self.outdated = told
+
+    def leave(self) -> None:
+        """Also a step that failed."""
+        if self._copying or self._arriving:
+            self._settle()
+        self._clear()
 
     def _settle(self) -> None:
         """Of a step that failed: memory that copies use is released after them. A
@@ -148,20 +164,27 @@ class Applier:
             for number in self._arriving:
                 self._link.arrived(number)
 
-    # --- Hooks. The host runs hundreds of them in a step, so they are short.
+    # --- Hooks. The host runs hundreds of them in a step, so they are short. Handles
+    # are the pack of a planned storage, or the tensor itself with its version.
 
-    def _pack(self, tensor: torch.Tensor) -> Any:
+    def pack(self, tensor: torch.Tensor) -> Any:
         hook = self._next
         self._next = hook + 1
-        try:
+        if self._follows:
             size, dtype, todo = self._hooks[hook]
             if tensor.shape != size or tensor.dtype != dtype:
-                raise self._saves_another(hook, tensor)
-            if todo is None:
+                self._depart(_saves(tensor), hook)
+            elif todo is not None:
+                return self._pack_as(hook, tensor, *todo)
+            else:
                 return None, kept(tensor), tensor._version
-            return self._pack_as(hook, tensor, *todo)
-        except BaseException as error:
-            raise self._watch.fail(error)
+        if in_backward():
+            raise refuse(
+                "memory: the backward pass",
+                f"it {_saves(tensor)}",
+                "a backward pass without double backward is accepted",
+            )
+        return -1, kept(tensor), tensor._version
 
     def _pack_as(
         self, hook: int, tensor: torch.Tensor, kind: Kind, actions: List[Action]
@@ -169,35 +192,34 @@ class Applier:
         number = kind.storage
         planned = number >= 0 and self._script.planned[number]
         shift = tensor.storage_offset() - kind.layout.offset
+        whole = kind.pack, kept(tensor), tensor._version
         if number >= 0 and (
             tensor.stride() != kind.layout.stride
             or shift < 0
             or (planned and shift != 0)
             or self._is_parameter(tensor)
         ):
-            raise self._saves_another(hook, tensor)
+            self._depart(_saves(tensor), hook)
+            return whole
         if number >= 0:
             whose = key_of(tensor), tensor._version, shift
             if self._whose.setdefault(number, whose) != whose:
-                raise self._differs(hook, "saves another tensor's memory")
-        handle: Any = kind.pack, None, 0
+                self._depart("saves another tensor's memory", hook)
+                return whole
         for which in self._looks.at(hook, tensor.grad_fn):
             if self._looks.seen[which] != self._again[which][2]:
-                raise self._made_otherwise(self._again[which][0])
-        if not planned:
-            handle = kind.pack, kept(tensor), tensor._version
-        elif number not in self._held and number not in self._versions:
+                self._keep_from_now_on(self._again[which][0])
+        if planned and number not in self._held and number not in self._versions:
             elements = flat(tensor)
             if number in self._script.narrow:
                 elements = elements.to(self._script.narrow[number])
             self._keep(number, elements)
-        for action, which in actions:
-            self._acts[action](which)
+        self._act(actions)
         if number >= 0 and not planned:
             self._note(number, tensor, shift)
         if self.meter is not None:
             self.meter.look()
-        return handle
+        return (kind.pack, None, 0) if planned else whole
 
     def _is_parameter(self, tensor: torch.Tensor) -> bool:
         """Or elsewhere, where the recording had a tensor of the device."""
@@ -207,7 +229,7 @@ class Applier:
 
     def _note(self, number: int, tensor: torch.Tensor, shift: int) -> None:
         """Of a storage that is not planned. An argument may be a slice that begins
-        `shift` elements later than the example."""
+        `shift` elements later than the recorded one."""
         size = self._script.sources[number]
         if size:
             count = size // tensor.element_size()
@@ -215,64 +237,81 @@ class Applier:
         if self.meter is not None and not self._script.stays[number]:
             self.meter.saw(tensor)
 
-    def _unpack(self, handle: Any) -> torch.Tensor:
+    def unpack(self, handle: Any) -> torch.Tensor:
         hook = self._next
         self._next = hook + 1
-        try:
+        pack, whole, version = handle
+        if self._follows:
             size, _, todo = self._hooks[hook]
-            pack, whole, version = handle
-            if size is not None or (todo is None) != (pack is None):
-                raise self._differs(hook, "needs another tensor")
-            if todo is not None:
-                kind, actions = todo
-                if kind.pack != pack:
-                    raise self._differs(hook, f"needs tensor {pack}")
+            expected = None if todo is None else todo[0].pack
+            if size is not None or expected != pack:
+                self._depart("needs another tensor", hook)
+            elif todo is not None:
                 self._looks.at(hook, None)
-                for action, which in actions:
-                    self._acts[action](which)
+                self._act(todo[1])
                 if self.meter is not None:
                     self.meter.look()
-            if whole is not None:
-                if whole._version != version:
-                    raise changed_in_place(self._script.kinds[hook])
-                tensor: torch.Tensor = whole
-                return tensor
-            elements = self._present(kind.storage)
-            if elements._version != self._versions[kind.storage]:
-                raise changed_in_place(kind)
-            if elements.dtype != kind.dtype:
-                elements = elements.to(kind.dtype)
-            return kind.layout.of(elements)
-        except BaseException as error:
-            raise self._watch.fail(error)
+        if whole is not None:
+            if whole._version != version:
+                raise changed_in_place(whole.dtype, tuple(whole.shape))
+            tensor: torch.Tensor = whole
+            return tensor
+        kind = self._saves[pack]
+        elements = self._present(kind.storage)
+        if elements._version != self._versions[kind.storage]:
+            raise changed_in_place(kind.dtype, kind.layout.size)
+        if elements.dtype != kind.dtype:
+            elements = elements.to(kind.dtype)
+        return kind.layout.of(elements)
 
-    def _saves_another(self, hook: int, tensor: torch.Tensor) -> Exception:
-        return self._differs(hook, f"saves {tensor.dtype} {tuple(tensor.shape)}")
-
-    def _made_otherwise(self, number: int) -> Exception:
-        kind = next(k for k in self._script.kinds if k.storage == number)
-        return refuse(
-            "memory: the step",
-            f"it makes saved tensor {kind.pack}, {kind.dtype} {kind.layout.size}, by "
-            "other operators, numbers or parameters than when it was recorded",
-            "a step whose models, their modes and their parameters are those of the "
-            "recording is accepted; call memory again after changing them",
-        )
-
-    def _differs(self, hook: int, found: str) -> Exception:
+    def _depart(self, found: str, hook: Optional[int] = None) -> None:
+        """From now on nothing leaves."""
+        self._follows = False
         expected = "its end"
-        if hook < len(self._script.kinds):
+        if hook is None:
+            expected = f"{len(self._script.kinds)}"
+        elif hook < len(self._script.kinds):
             expected = f"a step that {self._script.kinds[hook]}"
-        return refuse(
-            f"memory: hook {hook} of the step",
-            f"it {found}",
-            f"{expected}, as recorded, is accepted; other shapes need a plan of "
-            "their own, and retained graphs have none",
+        self._say(f"it {found}, where {expected} was recorded")
+
+    def _keep_from_now_on(self, number: int) -> None:
+        """A storage that would have been computed again."""
+        self._stays.add(number)
+        self.outdated = True
+        kind = self._kind_of(number)
+        self._say(
+            f"it makes saved tensor {kind.pack}, {kind.dtype} {kind.layout.size}, by "
+            "other operators, numbers or parameters than when it was recorded"
         )
+
+    def _say(self, unlike: str) -> None:
+        self.unlike = self.unlike or unlike
+
+    def _kind_of(self, number: int) -> Kind:
+        return next(k for k in self._script.kinds if k.storage == number)
 
     # --- Actions.
 
+    def _act(self, actions: List[Action]) -> None:
+        for action, number in actions:
+            if number in self._stays and action in ("drop", "recompute"):
+                continue
+            self._acts[action](number)
+
     def _present(self, number: int) -> torch.Tensor:
+        """On the device, brought back if the step departed from the script."""
+        if number not in self._held:
+            if self._follows or self._next - 1 > self._last.get(number, -1):
+                raise refuse(
+                    "memory: the step",
+                    f"it needs {self._kind_of(number)} again, which is gone: "
+                    f"{self.unlike}",
+                    "a step as it was recorded is accepted; it is recorded again now",
+                )
+            if number in self._away:
+                self._fetch(number)
+            else:
+                self._recompute(number)
         if self._arriving.pop(number, False):
             self._link.arrived(number)
         return self._held[number]
@@ -280,6 +319,7 @@ class Applier:
     def _copy(self, number: int) -> None:
         self._link.copy(number, self._present(number), self._host[number])
         self._copying[number] = True
+        self._away.add(number)
 
     def _join(self, number: int) -> None:
         if self._copying.pop(number, False):
@@ -295,21 +335,21 @@ class Applier:
             self._link.arrived(number)
         elements = self._held.pop(number)
         if elements._version != self._versions[number]:
-            kind = next(k for k in self._script.kinds if k.storage == number)
-            raise changed_in_place(kind)
+            kind = self._kind_of(number)
+            raise changed_in_place(kind.dtype, kind.layout.size)
 
     def _forget(self, number: int) -> None:
         """Of a storage that is not planned, and that no recipe reads any more."""
-        del self._held[number]
+        if not self._stays:  # else it may be read later
+            del self._held[number]
 
     def _fetch(self, number: int) -> None:
         self._keep(number, self._link.fetch(number, self._host[number]))
         self._arriving[number] = True
 
     def _recompute(self, number: int) -> None:
-        which = self._looked[number]
-        if not self._looks.holds(which):
-            kind = next(k for k in self._script.kinds if k.storage == number)
+        if not self._looks.holds(self._looked[number]):
+            kind = self._kind_of(number)
             raise refuse(
                 "memory: the step",
                 f"it changes a parameter in place before saved tensor {kind.pack}, "
@@ -324,3 +364,7 @@ class Applier:
         self._versions[number] = elements._version
         if self.meter is not None:
             self.meter.saw(elements)
+
+
+def _saves(tensor: torch.Tensor) -> str:
+    return f"saves {tensor.dtype} {tuple(tensor.shape)}"

@@ -8,12 +8,11 @@ import torch
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.saved.links import Arena, free_host_memory
-from ucudnn.torch.saved.recorded import varies
 from ucudnn.torch.saved.storages import bytes_of
 
 
 class HostCopies:
-    """The elements of each saved storage, by number. Every run of the step uses the
+    """The elements of each saved storage, by number. All steps of one shape use the
     same memory."""
 
     def __init__(self, device: torch.device) -> None:
@@ -22,12 +21,12 @@ class HostCopies:
         self._arenas: List[Arena] = []  # which hold them
 
     def put(self, number: int, elements: torch.Tensor) -> None:
-        """Refuses elements of another size than in an earlier run."""
         if number == len(self._host):
             self._host.append(self._memory(elements))
         host = self._host[number]
         if host.shape != elements.shape or host.dtype != elements.dtype:
-            raise varies(number)
+            # Of a step that turns out to be of another shape.
+            host = self._host[number] = self._memory(elements)
         host.copy_(elements)
 
     def fetched(self, number: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -14,8 +14,6 @@ from ucudnn.torch.devices import current
 
 _PROBE_BYTES = 1 << 27
 _PROBE_REPEATS = 5
-_TRIED_STEPS = 5
-_WARM_UP = 2
 # Rates of copies that are within this part of each other count as the same.
 _SAME_RATE = 0.01
 
@@ -86,8 +84,10 @@ class HostLink:
         rate = source.numel() / max(statistics.median(times), 1e-3)
         return rate, rate
 
-    def reached(self, step: Callable[[], Any]) -> Reached:
+    def time_copies(self) -> None:
         """Nothing is computed beside copies."""
+
+    def reached(self) -> Reached:
         return None, None
 
 
@@ -142,28 +142,19 @@ class CudaLink:
             size = into.numel() * into.element_size()
             self._laps[stream].append((size, begin, end))
 
-    def reached(self, step: Callable[[], Any]) -> Reached:
-        """Of the copies in `step`, beside what it computes: medians over some
-        steps."""
-        told: Dict[torch.cuda.Stream, List[float]] = {self._out: [], self._in: []}
-        for number in range(_WARM_UP + _TRIED_STEPS):
-            self._laps = {self._out: [], self._in: []}
-            try:
-                step()
-            finally:
-                laps, self._laps = self._laps, None
-            torch.cuda.synchronize(self._device)
-            for stream, copies in laps.items():
-                us = sum(begin.elapsed_time(end) for _, begin, end in copies) * 1e3
-                if number >= _WARM_UP and us > 0:
-                    told[stream].append(sum(size for size, _, _ in copies) / us)
-        out, back = (
-            statistics.median(told[stream]) if told[stream] else None
-            for stream in (self._out, self._in)
-        )
+    def time_copies(self) -> None:
+        """From now on, until `reached`."""
+        self._laps = {self._out: [], self._in: []}
+
+    def reached(self) -> Reached:
+        """By the copies that were timed. Waits for them."""
+        laps, self._laps = self._laps or {}, None
+        torch.cuda.synchronize(self._device)
+        out, back = (_rate(laps.get(stream, ())) for stream in (self._out, self._in))
         return out, back
 
     def rates(self) -> Rates:
+        """Of copies by themselves."""
         arena = Arena(_PROBE_BYTES, self._device)
         host = arena.elements(0, _PROBE_BYTES, torch.uint8)
         on_gpu = torch.empty_like(host, device=self._device)
@@ -187,6 +178,11 @@ class CudaLink:
 
 def link_of(device: torch.device) -> "HostLink | CudaLink":
     return CudaLink(device) if device.type == "cuda" else HostLink()
+
+
+def _rate(laps: Sequence[Tuple[int, Any, Any]]) -> Optional[float]:
+    us = sum(begin.elapsed_time(end) for _, begin, end in laps) * 1e3
+    return sum(size for size, _, _ in laps) / us if us > 0 else None
 
 
 def other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:

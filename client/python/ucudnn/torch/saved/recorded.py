@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -104,37 +104,10 @@ def left_alone(tensor: torch.Tensor, device: torch.device) -> bool:
     )
 
 
-def varies(number: int) -> Exception:
+def changed_in_place(dtype: torch.dtype, size: Tuple[int, ...]) -> Exception:
     return refuse(
         "memory: the step",
-        f"its saved storage {number} has another size in its second run",
-        "a step that saves the same shapes each time is accepted: a plan for each "
-        "shape, and batches of one size (drop_last=True)",
-    )
-
-
-def refuse_difference(first: List[Kind], second: List[Kind]) -> None:
-    for one, other in zip(first, second):
-        if one != other:
-            raise refuse(
-                "memory: the step",
-                f"{one} in its first run, and {other} in its second",
-                "a step that saves the same shapes in the same order each time is "
-                "accepted",
-            )
-    if len(first) != len(second):
-        raise refuse(
-            "memory: the step",
-            f"{len(first)} saved and needed tensors in its first run, "
-            f"{len(second)} in its second",
-            "a step that saves the same each time is accepted",
-        )
-
-
-def changed_in_place(kind: Kind) -> Exception:
-    return refuse(
-        "memory: the step",
-        f"it changes saved tensor {kind.pack}, {kind.dtype} {kind.layout.size}, in "
-        "place before the backward pass needs it",
+        f"it changes a saved tensor, {dtype} {size}, in place before the backward pass "
+        "needs it",
         "a step that leaves saved tensors alone is accepted",
     )

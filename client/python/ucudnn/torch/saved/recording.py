@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import AbstractSet, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.convolution.operators import plans_as_operators
@@ -23,7 +24,6 @@ from ucudnn.torch.saved.recorded import (
     changed_in_place,
     kept,
     left_alone,
-    refuse_difference,
 )
 from ucudnn.torch.saved.storages import (
     Layout,
@@ -35,55 +35,60 @@ from ucudnn.torch.saved.storages import (
 )
 from ucudnn.torch.saved.trying import Trials
 from ucudnn.torch.saved.values import OperatorRecorder, Value, narrow_types
-from ucudnn.torch.saved.watching import Watch, hooked
+from ucudnn.torch.saved.watching import in_backward
 
 # Cycles in which the host enqueues what lies between two hooks, generously; more
 # before the first and after the last, where optimizers run.
 _HEAD_START = 1_000_000
 _LONG_HEAD_START = 8_000_000
-_TIMED_RUNS = 2
+_TIMED_STEPS = 2
 
 
-def record(
-    run: Callable[[], Any],
-    device: torch.device,
-    seeks_recipes: bool,
-    given: AbstractSet[int] = frozenset(),
-) -> Recording:
-    """Runs a step three times with every saved tensor in host memory, each brought
-    back when it is needed: so memory shows what else is in use, the step fits where
-    anything fits, and each storage's last other owner is seen to let it go. The
-    first run is for structure and recipes, the others are for times, of which the
-    shorter counts, and memory. Refuses a step that saves other tensors the second
-    time. A way to compute again that differs from run to run is left out. `given`
-    has the ids of the tensors that are the step's arguments."""
-    besides_ms = _besides_ms(device)
-    copies = HostCopies(device)
-    first = _Pass(device, copies, seeks_recipes, given)
-    first.run(run)
-    if all(kind.saves for kind in first.kinds):
-        raise refuse(
-            "memory: the step",
-            "no backward pass in it needs a saved tensor",
-            "a whole training step, with its forward and backward pass, is accepted",
-        )
-    origins = first.origins()
-    timed = []
-    for _ in range(_TIMED_RUNS):
-        timed.append(_Pass(device, copies, False, given, origins))
-        timed[-1].run(run)
-        refuse_difference(first.kinds, timed[-1].kinds)
-    copies.clear()
-    first.keep_what_was_seen([one.looks.seen for one in timed])
-    last = timed[-1]
-    for one, other in zip(last.storages, first.storages):
-        one.changed |= other.changed
-        one.again, one.deep = other.again, other.deep
-        one.narrow, one.narrow_ms = other.narrow, other.narrow_ms
-    times = [
-        max(0.0, min(ms) - besides_ms) for ms in zip(*(p.times() for p in timed))
-    ]
-    return last.recording(times)
+class Recorder:
+    """Three steps of one shape, as training runs them, with every saved tensor in host
+    memory, each brought back when it is needed: so memory shows what else is in use,
+    the step fits where anything fits, and each storage's last other owner is seen to
+    let it go. The first step is for structure and recipes, the others are for times,
+    of which the shorter counts, and memory. A way to compute again that differs from
+    step to step is left out."""
+
+    def __init__(self, device: torch.device, seeks_recipes: bool) -> None:
+        self._device = device
+        self._seeks_recipes = seeks_recipes
+        self._copies = HostCopies(device)
+        self._besides_ms = _besides_ms(device)
+        self._first: Optional[Pass] = None
+        self._timed: List[Pass] = []
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """Of the first step."""
+        return () if self._first is None else self._first.kinds
+
+    def next_pass(self) -> Pass:
+        if self._first is None:
+            return Pass(self._device, self._copies, self._seeks_recipes)
+        return Pass(self._device, self._copies, False, self._first.origins())
+
+    def add(self, one: Pass) -> Optional[Recording]:
+        """A step that has run, as those before; what was recorded, after the last."""
+        if self._first is None:
+            self._first = one
+            return None
+        self._timed.append(one)
+        if len(self._timed) < _TIMED_STEPS:
+            return None
+        first, last = self._first, self._timed[-1]
+        self._copies.clear()
+        first.keep_what_was_seen([one.looks.seen for one in self._timed])
+        for now, then in zip(last.storages, first.storages):
+            now.changed |= then.changed
+            now.again, now.deep = then.again, then.deep
+            now.narrow, now.narrow_ms = then.narrow, then.narrow_ms
+        return last.recording([
+            max(0.0, min(ms) - self._besides_ms)
+            for ms in zip(*(one.times() for one in self._timed))
+        ])  # fmt: skip
 
 
 def _besides_ms(device: torch.device) -> float:
@@ -109,15 +114,14 @@ def _besides_ms(device: torch.device) -> float:
     return max(shortest[0], shortest[1] - each)
 
 
-class _Pass:
-    """One run."""
+class Pass:
+    """One step."""
 
     def __init__(
         self,
         device: torch.device,
         copies: HostCopies,
         seeks_recipes: bool,
-        given: AbstractSet[int],
         origins: Sequence[Origin] = (),
     ) -> None:
         self._device = device
@@ -138,14 +142,12 @@ class _Pass:
             self._values, lambda other: not self.storages[other].changed
         )
         self._trials = Trials(device, copies)
-        self._watch = Watch()
         self._operators: Optional[OperatorRecorder] = None
-        if seeks_recipes:
-            self._operators = OperatorRecorder(
-                lambda: not self._watch.in_backward, self._change,
-                lambda: len(self.kinds), given,
-            )  # fmt: skip
+        # A mode that began within another one would end with it.
+        if seeks_recipes and not _get_current_dispatch_mode_stack():
+            self._operators = OperatorRecorder(self._change, lambda: len(self.kinds))
         self.looks = Looks(origins)
+        self._modes = contextlib.ExitStack()
         # By number: the hook that had the node that made the storage, and the node.
         self._nodes: Dict[int, Tuple[int, Any]] = {}
         self._layouts: List[Layout] = []  # by number, of the first tensor
@@ -155,21 +157,27 @@ class _Pass:
         self._events: List[Any] = []
         self._stream: Any = None
 
-    def run(self, run: Callable[[], Any]) -> None:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(hooked(self._watch, self._pack, self._unpack))
-            if self._operators is not None:
-                stack.enter_context(plans_as_operators())
-                stack.enter_context(self._operators)
-            if self._gpu:
-                self._stream = torch.cuda.current_stream(self._device)
-            self._begin(_LONG_HEAD_START)
-            run()
-            self._end()
-        self._back.clear()
-        self._nodes.clear()
+    def begin(self) -> None:
+        """As the step begins, or at its first hooks."""
+        if self._operators is not None:
+            self._modes.enter_context(plans_as_operators())
+            self._modes.enter_context(self._operators)
+        if self._gpu:
+            self._stream = torch.cuda.current_stream(self._device)
+        self._begin(_LONG_HEAD_START)
+
+    def end(self) -> None:
+        self._end()
+        self.leave()
         if self._gpu:
             torch.cuda.synchronize(self._device)
+
+    def leave(self) -> None:
+        """Also a step that failed, or is of another shape than expected."""
+        self._modes.close()
+        self._back.clear()
+        self._nodes.clear()
+        self._versions.clear()
 
     def origins(self) -> List[Origin]:
         return [again.origin for again in self._ways() if again.origin is not None]
@@ -240,7 +248,7 @@ class _Pass:
             self._bytes.append(0)
             self._floor.append(0)
         segment = len(self._backward)
-        self._backward.append(self._watch.in_backward)
+        self._backward.append(in_backward())
         for number, reference in list(self._alive.items()):
             if segment > self.storages[number].hook:
                 self.storages[number].held = segment
@@ -253,30 +261,24 @@ class _Pass:
 
     # --- Hooks.
 
-    def _pack(self, tensor: torch.Tensor) -> Any:
-        try:
-            self._end()
-            handle = self._save(tensor)
-            self._begin()
-            return handle
-        except BaseException as error:
-            raise self._watch.fail(error)
+    def pack(self, tensor: torch.Tensor) -> Any:
+        self._end()
+        handle = self._save(tensor)
+        self._begin()
+        return handle
 
-    def _unpack(self, handle: Any) -> torch.Tensor:
-        try:
-            self._end()
-            tensor = self._restore(handle)
-            last = all(count == 0 for count in self._waiting)
-            self._begin(_LONG_HEAD_START if last else _HEAD_START)
-            return tensor
-        except BaseException as error:
-            raise self._watch.fail(error)
+    def unpack(self, handle: Any) -> torch.Tensor:
+        self._end()
+        tensor = self._restore(handle)
+        last = all(count == 0 for count in self._waiting)
+        self._begin(_LONG_HEAD_START if last else _HEAD_START)
+        return tensor
 
     def _save(self, tensor: torch.Tensor) -> Any:
         hook = len(self.kinds)
         pack = len(self._packs)
         number = -1
-        if self._watch.in_backward:
+        if in_backward():
             raise refuse(
                 "memory: the backward pass",
                 f"it saves a tensor of {tuple(tensor.shape)}",
@@ -339,11 +341,11 @@ class _Pass:
         if saved.storage < 0:
             tensor, version = self._versions[pack]
             if tensor._version != version:
-                raise changed_in_place(saved)
+                raise changed_in_place(saved.dtype, saved.layout.size)
             return tensor
         storage = self.storages[saved.storage]
         if storage.changed:
-            raise changed_in_place(saved)
+            raise changed_in_place(saved.dtype, saved.layout.size)
         storage.uses.append(hook + 1)
         self._waiting[saved.storage] -= 1
         if saved.storage in self._alive:

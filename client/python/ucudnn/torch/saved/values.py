@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import (
-    AbstractSet,
-    Any,
-    Callable,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    Tuple,
-)
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ucudnn.torch.saved.storages import Layout, key_of, layout_of, tensors_in
+from ucudnn.torch.saved.watching import in_backward
 
 # What may run again, often in less time than the link to the host takes; the plan
 # knows what each one takes.
@@ -72,21 +64,16 @@ class Source(NamedTuple):
 class OperatorRecorder(TorchDispatchMode):
     """Follows which operator wrote each storage last, during the forward pass.
     `changed` is told the key of each storage that is written in place, `next_hook`
-    tells where the step is; `given` has the ids of its arguments, which are no
-    constants."""
+    tells where the step is."""
 
     def __init__(
         self,
-        is_forward: Callable[[], bool],
         changed: Callable[[int], None],
         next_hook: Callable[[], int],
-        given: AbstractSet[int],
     ) -> None:
         super().__init__()
-        self._is_forward = is_forward
         self._changed = changed
         self._next_hook = next_hook
-        self._given = given
         self._values: Dict[int, Value] = {}
 
     def save(self, tensor: torch.Tensor, number: int) -> Value:
@@ -99,7 +86,7 @@ class OperatorRecorder(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self._is_forward():
+        if in_backward():
             return func(*args, **kwargs)
         # Of the node that autograd has just made, if it made one.
         node = torch._C._autograd._get_sequence_nr() - 1
@@ -148,9 +135,8 @@ class OperatorRecorder(TorchDispatchMode):
         value = self._values.get(key_of(item))
         if (
             value is None
-            and item.is_leaf
+            and isinstance(item, torch.nn.Parameter)
             and item.requires_grad
-            and id(item) not in self._given
         ):
             return Source(None, item, layout_of(item))
         if value is None:  # an input, which may be saved later

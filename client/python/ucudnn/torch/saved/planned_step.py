@@ -1,0 +1,163 @@
+"""A step as a function, within a budget of memory; replayed as a CUDA graph if that is
+wanted."""
+
+from __future__ import annotations
+
+import inspect
+import statistics
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from ucudnn.torch.checks import refuse
+from ucudnn.torch.kept import stateful, unchanged
+from ucudnn.torch.profiling import StepClock
+from ucudnn.torch.replay.inputs import Inputs
+from ucudnn.torch.replay.replaying import Replay, refuse_without_gpu
+from ucudnn.torch.saved.step_memory import StepMemory
+from ucudnn.torch.saved.plans import MemoryCheck
+
+# Of an example: those that are recorded, and those whose copies are timed.
+_MOST_STEPS = 12
+
+
+class PlannedStep:
+    """Called in place of a step, runs it within a StepMemory, which tells the plan.
+
+    With an example, or if it takes no arguments, it is planned at once, by steps on it after which all is as before,
+    as far as `step` names what it changes, or `keep` does; else, or if it uses a DDP,
+    whose ranks would wait for each other, by its first calls.
+
+    With `graphs` the step is captured once its plan is settled, and calls replay it as
+    a CUDA graph, which costs the host next to nothing. Calls copy the tensors among
+    their arguments into copies of the example's, or of the first call's, and return
+    what the captured step did, in tensors that the next call overwrites. Whatever the
+    step hands to the next step must stay in the same tensors. It is captured again when
+    something has changed that it read from Python: an optimizer's option, such as a
+    learning rate, or its parameters; modes and numbers of modules, parameters, and
+    numbers and tensors that the step names. A step that cannot be captured, because it
+    waits for the GPU, or that changes in each call, is enqueued, after a warning.
+    Capturing runs three steps, after which all is as before. Raises InvalidArgument for
+    arguments unlike the first.
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        within: StepMemory,
+        graphs: bool,
+        example: Tuple[Any, ...],
+        keywords: Dict[str, Any],
+        keep: Iterable[Any],
+    ) -> None:
+        self._step = step
+        self._within = within
+        self._graphs = graphs
+        self._replay: Optional[Replay] = None
+        self._inputs: Optional[Inputs] = None
+        with_state = [v for v in example if hasattr(v, "load_state_dict")]
+        self._objects = stateful(step, [*keep, *with_state])
+        if graphs:
+            refuse_without_gpu(within.device)
+        self._example = example, keywords
+        if _takes(step, example, keywords) and not any(map(_waits, self._objects)):
+            self._plan_by(example, keywords)
+
+    def _plan_by(self, example: Tuple[Any, ...], keywords: Dict[str, Any]) -> None:
+        if self._graphs:
+            self._inputs = Inputs(example, keywords, self._within.device)
+            example, keywords = self._inputs.arguments, self._inputs.keywords
+        with unchanged(self._objects, self._within.device):
+            for _ in range(_MOST_STEPS):
+                self._run(example, keywords)
+                if self._within.settled:
+                    break
+            else:
+                raise refuse(
+                    "memory: the step",
+                    self._within.unlike or "no backward pass in it needs a saved tensor",
+                    "a whole training step, with its forward and backward pass, that "
+                    "saves the same shapes each time is accepted as an example",
+                )
+        if self._graphs:
+            self._capture()
+
+    def _capture(self) -> None:
+        assert self._inputs is not None
+        self._replay = Replay(
+            self._step, self._as_planned, self._inputs, self._objects,
+            self._within.device,
+        )  # fmt: skip
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if not self._graphs:
+            return self._run(arguments, keywords)
+        if self._inputs is None:
+            self._inputs = Inputs(arguments, keywords, self._within.device)
+        if self._replay is not None:
+            return self._replay(arguments, keywords)
+        self._inputs.take(arguments, keywords)
+        result = self._run(self._inputs.arguments, self._inputs.keywords)
+        if self._within.settled:
+            self._capture()
+        return result
+
+    def _run(self, arguments: Tuple[Any, ...], keywords: Dict[str, Any]) -> Any:
+        with self._within:
+            return self._step(*arguments, **keywords)
+
+    def _as_planned(self) -> Any:
+        """Captured, a step's plan stays with it."""
+        assert self._inputs is not None
+        result = self._run(self._inputs.arguments, self._inputs.keywords)
+        if not self._within.followed:
+            raise refuse(
+                "memory: the step",
+                self._within.unlike or "it saves other tensors than were recorded",
+                "a step as it was recorded is accepted",
+            )
+        return result
+
+    @property
+    def replayed(self) -> bool:
+        return self._replay is not None and self._replay.captured
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._within, name)
+
+    def __str__(self) -> str:
+        return f"{self._within}" + (
+            "; replayed as a CUDA graph" if self.replayed else ""
+        )
+
+    __repr__ = __str__
+
+    def check(self, *arguments: Any, steps: int = 5, **keywords: Any) -> MemoryCheck:
+        """Trains by so many steps, and some more, with these arguments or the example's,
+        and compares with the plan."""
+        if not (arguments or keywords):
+            arguments, keywords = self._example
+        if self._replay is None or not self._replay.captured:
+            return self._within.check(lambda: self._step(*arguments, **keywords), steps)
+        laps = StepClock(self._within.device).laps(lambda: self(*arguments, **keywords), steps)
+        plan = self._within.plan
+        assert plan is not None
+        return MemoryCheck(
+            plan.predicted_ms, statistics.median(laps), plan.predicted_peak,
+            self._replay.peak,
+        )  # fmt: skip
+
+
+def _takes(
+    step: Callable[..., Any], example: Tuple[Any, ...], keywords: Dict[str, Any]
+) -> bool:
+    """Whether the example is one; none is that of a step without arguments."""
+    if example or keywords:
+        return True
+    return not inspect.signature(step).parameters
+
+
+def _waits(one: Any) -> bool:
+    return isinstance(one, (DataParallel, DistributedDataParallel))
