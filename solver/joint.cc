@@ -137,7 +137,10 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
     AssignGpu added;
     added.table = gpu.kind;
     added.max_batch = gpu.max_batch;
-    added.memory_limit = problem.kinds[gpu.kind].memory;
+    // SolveAssignment names a kind that does not exist.
+    if (gpu.kind < problem.kinds.size()) {
+      added.memory_limit = problem.kinds[gpu.kind].memory;
+    }
     assign.gpus.push_back(std::move(added));
   }
   JointPlan joint;
