@@ -254,6 +254,34 @@ void Scrapes(const Options& options) {
   });
 }
 
+// Leases up to so many tasks for the agent's device, which has its id.
+v1::LeaseTasksResponse Lease(Served& served, const std::string& agent,
+                             int tasks) {
+  v1::LeaseTasksRequest request;
+  request.set_agent_id(agent);
+  request.set_device_id(agent);
+  request.set_max_tasks(tasks);
+  grpc::ClientContext context;
+  v1::LeaseTasksResponse leased;
+  Check(served.agents().LeaseTasks(&context, request, &leased));
+  return leased;
+}
+
+// The agent's report of the task, without points.
+v1::ReportTaskRequest ReportOf(const std::string& agent, const v1::Task& task) {
+  v1::ReportTaskRequest report;
+  report.set_agent_id(agent);
+  report.set_device_id(agent);
+  report.set_task_id(task.id());
+  report.set_lease_token(task.lease_token());
+  report.set_max_workspace_bytes(task.max_workspace_bytes());
+  report.set_driver("1");
+  report.set_epoch(task.epoch());
+  report.set_kind(task.kind());
+  report.set_problem(task.problem());
+  return report;
+}
+
 void Reports(const Options& options) {
   constexpr int kDevices = 32;
   Served served(options.database);
@@ -266,25 +294,11 @@ void Reports(const Options& options) {
     Register(served, Registration(id, 0));
   }
   for (int i = 0;; ++i) {
-    v1::LeaseTasksRequest request;
-    request.set_agent_id(fmt::format("agent-{:03}", i % kDevices));
-    request.set_device_id(request.agent_id());
-    request.set_max_tasks(64);
-    grpc::ClientContext leasing;
-    v1::LeaseTasksResponse leased;
-    Check(served.agents().LeaseTasks(&leasing, request, &leased));
+    const std::string agent = fmt::format("agent-{:03}", i % kDevices);
+    const v1::LeaseTasksResponse leased = Lease(served, agent, 64);
     if (leased.tasks().empty()) break;
     for (const v1::Task& task : leased.tasks()) {
-      v1::ReportTaskRequest report;
-      report.set_agent_id(request.agent_id());
-      report.set_device_id(request.device_id());
-      report.set_task_id(task.id());
-      report.set_lease_token(task.lease_token());
-      report.set_max_workspace_bytes(task.max_workspace_bytes());
-      report.set_driver("1");
-      report.set_epoch(task.epoch());
-      report.set_kind(task.kind());
-      report.set_problem(task.problem());
+      v1::ReportTaskRequest report = ReportOf(agent, task);
       for (const auto& point : Points(task.problem(), task.batch(), 12)) {
         *report.add_measurements() = point;
       }
@@ -531,24 +545,9 @@ void StoredPointsRow(const Options& options) {
   AddTasks(served.database_url(), 1);
   served.Start();
   Register(served, Registration("agent", 0));
-  v1::LeaseTasksRequest request;
-  request.set_agent_id("agent");
-  request.set_device_id("agent");
-  request.set_max_tasks(1);
-  grpc::ClientContext leasing;
-  v1::LeaseTasksResponse leased;
-  Check(served.agents().LeaseTasks(&leasing, request, &leased));
+  const v1::LeaseTasksResponse leased = Lease(served, "agent", 1);
   const v1::Task& task = leased.tasks(0);
-  v1::ReportTaskRequest report;
-  report.set_agent_id("agent");
-  report.set_device_id("agent");
-  report.set_task_id(task.id());
-  report.set_lease_token(task.lease_token());
-  report.set_max_workspace_bytes(task.max_workspace_bytes());
-  report.set_driver("1");
-  report.set_epoch(task.epoch());
-  report.set_kind(task.kind());
-  report.set_problem(task.problem());
+  v1::ReportTaskRequest report = ReportOf("agent", task);
   report.set_partial(true);
   RpcLoad load(served.address(), 1);
   for (const int stored : {1, 12, 100, 1000}) {
