@@ -241,31 +241,6 @@ def converted(row, half):
     return told
 
 
-class Fused:
-    """The row's model with its normalizations fused with what follows them, and
-    nothing else by plan; with `graphs`, also if only graphs gain by it."""
-
-    def __init__(self, row, graphs):
-        self._row, self._graphs, self._done = row, graphs, None
-
-    def run(self, way, *arguments):
-        """What `way` tells of the row meanwhile."""
-        row = self._row
-        if self._done is None:
-            with row.autocast():
-                self._done = ucudnn.torch.convert(
-                    row.model, row.images, seconds=0, graphs=self._graphs,
-                    normalizations=True, quiet=True)
-            clean()
-        if not self._done.converted:
-            raise RuntimeError(f"nothing was fused:\n{self._done}")
-        self._done.apply()
-        try:
-            return {**way(row, *arguments), "conversion": str(self._done)}
-        finally:
-            self._done.revert()
-
-
 def compiled(row):
     import torch._functorch.config
     torch._functorch.config.activation_memory_budget = COMPILE_BUDGET
@@ -279,11 +254,6 @@ def ways_of(row, told):
     yield "planned", lambda: planned(row, half)
     if row.half:
         yield "graphs", lambda: graphs(row, half)
-    if row.name != "vgg16":
-        fused, replayed = Fused(row, False), Fused(row, True)
-        yield "fused alone", lambda: fused.run(lambda row: measured(row.step))
-        yield "fused", lambda: fused.run(planned, half)
-        yield "fused, graph", lambda: replayed.run(graphs, half)
     if row.name == "vgg16":
         yield "converted", lambda: converted(row, half)
     forward = row.in_blocks()
@@ -306,8 +276,6 @@ def ways_of(row, told):
             peak = told["compiled"]["peak"]
             yield "as compiled", lambda: planned(row, peak)
             yield "as compiled, graph", lambda: graphs(row, peak)
-            yield "as compiled, fused", lambda: fused.run(planned, peak)
-            yield "as compiled, fused, graph", lambda: replayed.run(graphs, peak)
 
 
 def run_row(text, path):
