@@ -19,10 +19,10 @@ whole mini-batch, whatever each rank's share of it.
 
 Then train as before: modules whose convolutions are faster by plan run the plan.
 
->>> train = ucudnn.torch.memory(step, images, labels, budget="16GiB")
+>>> train = ucudnn.torch.memory(step, budget="16GiB")
 
-Then call `train` instead of `step`: saved tensors move to the host and back, or are
-computed again, as planned.
+Then call `train` instead of `step`: after three steps saved tensors move to the host
+and back, or are computed again, as planned.
 Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 
