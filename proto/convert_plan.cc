@@ -59,6 +59,7 @@ Result<WorkspacePlan> ReadWorkspacePlan(const v1::WorkspacePlan& message) {
     plan.undivided_time = Nanoseconds(message.undivided_time_ns());
   }
   plan.total_workspace = Bytes(message.total_workspace_bytes());
+  plan.concurrency = message.concurrency();
   for (const v1::KernelPlan& k : message.kernels()) {
     Result<KernelPlan> kernel = FromProto(k);
     if (!kernel) {
@@ -111,6 +112,7 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
   }
   request.exclude_ranks.assign(message.exclude_ranks().begin(),
                                message.exclude_ranks().end());
+  request.concurrent = message.concurrent();
   return request;
 }
 
@@ -155,6 +157,7 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
     message.set_undivided_time_ns(plan.undivided_time->count());
   }
   message.set_total_workspace_bytes(plan.total_workspace.count());
+  message.set_concurrency(plan.concurrency);
   for (const KernelPlan& kernel : plan.kernels) {
     v1::KernelPlan& k = *message.add_kernels();
     k.set_layer(kernel.layer);
@@ -210,6 +213,7 @@ v1::PlanRequest ToProto(const JobRequest& request) {
   for (const std::int32_t rank : request.exclude_ranks) {
     message.add_exclude_ranks(rank);
   }
+  message.set_concurrent(request.concurrent);
   return message;
 }
 

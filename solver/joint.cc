@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "solver/arena/ws.h"
 #include "solver/check/validate.h"
 #include "solver/check/validate_assignment.h"
 #include "solver/micro_batch/wr.h"
@@ -14,7 +15,10 @@ namespace {
 constexpr std::int64_t kMostStepTime = std::int64_t{1} << 61;
 
 Result<WorkspacePlan> PlanOf(const JointKind& kind, BatchSize batch) {
-  return SolveWr(kind.kernels, {batch, kind.workspace_limit, kind.policy});
+  const WrRequest request{batch, kind.workspace_limit, kind.policy};
+  if (!kind.concurrency) return SolveWr(kind.kernels, request);
+  return SolveWs(kind.kernels, *kind.concurrency, request,
+                 {.search = {}, .alignment = kSegmentAlignment});
 }
 
 // How often each kernel occurs, counted at the first of several equal ones.
@@ -64,6 +68,27 @@ Result<KernelTotals> TotalsOf(const JointKind& kind, BatchSize largest) {
   return totals;
 }
 
+// The same of kernels among which the limit is divided, at `batches` only.
+Result<KernelTotals> DividedTotalsOf(const JointKind& kind,
+                                     std::span<const BatchSize> batches) {
+  KernelTotals totals;
+  totals.times.resize(static_cast<std::size_t>(batches.back().count()) + 1);
+  totals.workspaces.resize(totals.times.size());
+  for (const BatchSize batch : batches) {
+    const auto place = static_cast<std::size_t>(batch.count());
+    const auto plan = PlanOf(kind, batch);
+    if (plan) {
+      totals.times[place] = plan->total_time.count();
+      totals.workspaces[place] = plan->total_workspace;
+    } else if (plan.error().code == Code::kFailedPrecondition) {
+      totals.times[place] = -1;
+    } else {
+      return tl::unexpected<Error>(plan.error());
+    }
+  }
+  return totals;
+}
+
 // Why the batch cannot be shared: `why`, or the more specific error of a kind
 // that cannot plan its own kernels.
 Error WhyNoPlan(const JointProblem& problem, const AssignProblem& assign,
@@ -106,10 +131,15 @@ Result<std::vector<BatchCost>> IterationTimes(
   }
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
-  UCUDNN_ASSIGN_OR_RETURN(const KernelTotals totals, TotalsOf(kind, largest));
+  std::erase_if(batches, [&](BatchSize batch) {
+    return batch < BatchSize(1) || batch > largest;
+  });
   std::vector<BatchCost> costs;
+  if (batches.empty()) return costs;
+  UCUDNN_ASSIGN_OR_RETURN(const KernelTotals totals,
+                          kind.concurrency ? DividedTotalsOf(kind, batches)
+                                           : TotalsOf(kind, largest));
   for (const BatchSize batch : batches) {
-    if (batch < BatchSize(1) || batch > largest) continue;
     const auto place = static_cast<std::size_t>(batch.count());
     const std::int64_t time = totals.times[place];
     const std::int64_t rest =

@@ -5,18 +5,20 @@
 // each divides its share into micro-batches. A GPU's time for a batch is that
 // of its optimally divided kernels plus that of everything else:
 //
-//   t_gb = fixed + per_image * b + T(b),   T(b) by WR
+//   t_gb = fixed + per_image * b + T(b),   T(b) by WR, or by WS
 //
 // Source: mu-cuDNN (CLUSTER 2018), section III-E over III-B. Exact for these
 // times, since how a GPU divides its share does not depend on the shares of
 // others. A GPU's kernels run one after another, so each may use all of a
-// workspace that they share. Pure and thread-safe.
+// workspace that they share, unless the kind's `concurrency` tells otherwise.
+// Pure and thread-safe.
 
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/plan/concurrency.h"
 #include "base/plan/plan.h"
 #include "base/profile.h"
 #include "base/result.h"
@@ -31,6 +33,9 @@ namespace ucudnn {
 struct JointKind {
   Profile kernels;        // of one iteration
   Bytes workspace_limit;  // of each kernel
+  // Which of the kernels may run at once: then the limit is divided among them
+  // (solver/arena/ws.h). Absent: they run one after another.
+  std::optional<Concurrency> concurrency = {};
   BatchPolicy policy = BatchPolicy::kAll;
   // The time of everything that is not a convolution.
   Nanoseconds fixed{0};
@@ -41,6 +46,9 @@ struct JointKind {
   Bytes memory = Bytes::Max();
   std::vector<Bytes> needs = {};
 };
+
+// Where segments may begin that lie beside others.
+inline constexpr Bytes kSegmentAlignment = Bytes(256);
 
 struct JointGpu {
   std::size_t kind = 0;
@@ -66,9 +74,9 @@ struct JointPlan {
 // unless that is empty, and the memory that they need, if `needs` tells. Omits
 // batches without a plan. Equal kernels share a
 // curve. `needs` is empty or
-// has every batch up to `largest`. Errors of SolveWrCurve; kInvalidArgument if
-// `fixed` or `per_image` is negative; kOutOfRange if times sum to more than
-// 2^61 ns.
+// has every batch up to `largest`. Errors of SolveWrCurve, or SolveWs;
+// kInvalidArgument if `fixed` or `per_image` is negative; kOutOfRange if times
+// sum to more than 2^61 ns.
 Result<std::vector<BatchCost>> IterationTimes(
     const JointKind& kind, BatchSize largest,
     std::span<const BatchSize> shares);

@@ -56,9 +56,11 @@ struct JobRequest {
   std::optional<JobMemory> memory = {};  // then the limits are 0
   // These ranks get no part of the batch; sorted, and not all.
   std::vector<std::int32_t> exclude_ranks = {};
+  // The total is divided among kernels that may run at once (docs/adr/0064).
+  bool concurrent = false;
 
-  // What each kernel may use. A job's kernels run one after another in one
-  // arena, so each may use all of a total (docs/adr/0022).
+  // What each kernel may use. Kernels that run one after another in one arena
+  // may each use all of a total (docs/adr/0022).
   Bytes KernelLimit() const {
     return total_workspace > Bytes(0) ? total_workspace : workspace_limit;
   }
@@ -149,7 +151,8 @@ Status Validate(const JobMemory& memory, std::size_t ranks);
 
 // The same unless the batch is in [1, kMaxBatchSize], there are at most
 // kMaxRanks kinds, the limits are in [0, 2^62], what is asked of memory is
-// valid for as many ranks, and excluded ranks are among those with a kind.
+// valid for as many ranks, excluded ranks are among those with a kind, and a
+// concurrent request has a total workspace.
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in

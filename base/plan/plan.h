@@ -73,6 +73,9 @@ struct WorkspacePlan {
   // that kernels share: its extent.
   Bytes total_workspace;
   std::vector<KernelPlan> kernels;
+  // Which of them may run at once, and so have segments that are disjoint, as
+  // text (base/plan/concurrency.h); empty: they run one after the other.
+  std::string concurrency = {};
 
   friend bool operator==(const WorkspacePlan&, const WorkspacePlan&) = default;
 };
@@ -95,10 +98,11 @@ void ShareArena(WorkspacePlan* plan);
 // sizes not negative; each kernel's micro-batches sum to the plan's batch, need
 // no more than the kernel's workspace, and that ends within 2^62 bytes of the
 // arena's beginning; names are plain text (base/text.h) and algorithms have
-// one. A batch of 0, of a rank that is left out, has no kernels.
+// one. A batch of 0, of a rank that is left out, has no kernels. Kernels that
+// may run at once have disjoint segments within the total workspace.
 // kInvalidArgument otherwise, naming the field by its path in JSON
 // ("kernels[3].offset_bytes"), the value and what is accepted. Whether times
-// and the total workspace add up is not checked.
+// and the total workspace of kernels in a row add up is not checked.
 Status Validate(const WorkspacePlan& plan);
 
 }  // namespace ucudnn

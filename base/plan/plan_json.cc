@@ -62,6 +62,7 @@ Status ReadWorkspacePlan(const Json& json, std::string path,
   object.Read("optimal", &plan->optimal);
   object.ReadOptional("undivided_time_us", &plan->undivided_time);
   object.Read("total_workspace_bytes", &plan->total_workspace);
+  object.ReadOptional("concurrency", &plan->concurrency);
   object.ReadEach("kernels", [&](const Json& kernel, std::string at) {
     return ReadKernel(kernel, std::move(at), &plan->kernels.emplace_back());
   });
@@ -124,6 +125,7 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   object.ReadOptional("batch_policy", ParseBatchPolicy, &request->policy);
   object.ReadOptional("precision", ParsePrecision, &request->precision);
   object.ReadOptional("layout", ParseLayout, &request->layout);
+  object.ReadOptional("concurrent", &request->concurrent);
   std::vector<std::size_t> excluded;
   object.ReadOptional("exclude_ranks", &excluded);
   for (const std::size_t rank : excluded) {
@@ -223,6 +225,7 @@ Json ToJson(const WorkspacePlan& plan) {
   json["optimal"] = plan.optimal;
   json["undivided_time_us"] = OptionalTime(plan.undivided_time);
   json["total_workspace_bytes"] = plan.total_workspace.count();
+  if (!plan.concurrency.empty()) json["concurrency"] = plan.concurrency;
   Json kernels = Json::array();
   for (const KernelPlan& kernel : plan.kernels) {
     kernels.push_back(ToJson(kernel));

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/plan/concurrency.h"
 #include "base/plan/job_plan.h"
 #include "base/plan/plan.h"
 #include "base/text.h"
@@ -80,6 +81,23 @@ Status ValidateKernel(const KernelPlan& kernel, BatchSize batch) {
               batch.count());
 }
 
+Status ValidateSegments(const WorkspacePlan& plan) {
+  const auto concurrency =
+      ParseConcurrency(plan.concurrency, plan.kernels.size());
+  if (!concurrency) return Within("concurrency", concurrency.error());
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const KernelPlan& kernel = plan.kernels[i];
+    const Bytes end = kernel.offset.value_or(Bytes(0)) + kernel.workspace;
+    if (end <= plan.total_workspace) continue;
+    return Fail(
+        Code::kInvalidArgument,
+        "kernels[{}].offset_bytes: its workspace ends at {}; the plan's "
+        "total_workspace_bytes, {}, are accepted",
+        i, end.count(), plan.total_workspace.count());
+  }
+  return CheckSegments(plan, *concurrency);
+}
+
 }  // namespace
 
 Status Validate(const WorkspacePlan& plan) {
@@ -99,7 +117,7 @@ Status Validate(const WorkspacePlan& plan) {
       return At("kernels", i, std::move(valid).error());
     }
   }
-  return {};
+  return plan.concurrency.empty() ? Status() : ValidateSegments(plan);
 }
 
 namespace {
@@ -153,6 +171,13 @@ Status Validate(const JobRequest& request) {
       "workspace_limit_bytes", request.workspace_limit.count(), 0, kMaxCount));
   UCUDNN_RETURN_IF_ERROR(InRange(
       "total_workspace_bytes", request.total_workspace.count(), 0, kMaxCount));
+  if (request.concurrent &&
+      (request.memory || request.total_workspace == Bytes(0))) {
+    return Fail(
+        Code::kInvalidArgument,
+        "concurrent is true; it is accepted with total_workspace_bytes, "
+        "which it divides");
+  }
   UCUDNN_RETURN_IF_ERROR(ValidateExcluded(request));
   if (!request.memory) return {};
   // A request that names no kind has one rank.

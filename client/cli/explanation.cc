@@ -39,11 +39,10 @@ class Question {
         kernel_(kernel) {}
 
   Result<ExplainedKernel> Answer() const {
-    ExplainedKernel explained{
-        .layer = kernel_.layer,
-        .op = kernel_.op,
-        .division = DivisionText(kernel_.micro_batches),
-        .time = kernel_.time};
+    ExplainedKernel explained{.layer = kernel_.layer,
+                              .op = kernel_.op,
+                              .division = DivisionText(kernel_.micro_batches),
+                              .time = kernel_.time};
     UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
                             SolvePareto(points_, request_));
     const auto planned = PlannedWithin(front, limit_);
@@ -112,8 +111,28 @@ Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
   return Question(points, batch, policy, limit, kernel).Answer();
 }
 
+std::vector<std::optional<KernelSegment>> SegmentsOf(
+    const WorkspacePlan& plan) {
+  std::vector<std::optional<KernelSegment>> segments(plan.kernels.size());
+  const auto concurrency =
+      ParseConcurrency(plan.concurrency, plan.kernels.size());
+  if (!concurrency) return segments;  // one after the other
+  for (const auto& [a, b] : ConcurrentPairs(*concurrency)) {
+    for (const auto& [of, other] : {std::pair(a, b), std::pair(b, a)}) {
+      const KernelPlan& kernel = plan.kernels[of];
+      if (!segments[of]) {
+        segments[of].emplace(kernel.offset.value_or(Bytes(0)), kernel.workspace,
+                             std::vector<std::string>());
+      }
+      segments[of]->beside.push_back(KernelName(plan.kernels[other]));
+    }
+  }
+  return segments;
+}
+
 std::vector<OneMore> WithOneMoreGpu(
-    const JobRequest& request, const std::map<std::string, Profile>& kernels) {
+    const JobRequest& request, const std::map<std::string, Profile>& kernels,
+    const std::optional<Concurrency>& concurrency) {
   JointProblem problem;
   problem.batch = request.batch;
   std::map<std::string, std::size_t> numbers;
@@ -128,6 +147,7 @@ std::vector<OneMore> WithOneMoreGpu(
       kinds.push_back(name);
       problem.kinds.push_back({.kernels = measured->second,
                                .workspace_limit = request.KernelLimit(),
+                               .concurrency = concurrency,
                                .policy = request.policy});
     }
     problem.gpus.push_back({.kind = known->second});

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/concurrency.h"
 #include "base/plan/job_plan.h"
 #include "base/profile.h"
 #include "base/result.h"
@@ -21,6 +22,13 @@ struct Alternative {
   Bytes limit;  // the least under which it would be planned
   Nanoseconds time{0};
   std::string division;
+};
+
+// A kernel's bytes of a total that is divided.
+struct KernelSegment {
+  Bytes offset;
+  Bytes size;
+  std::vector<std::string> beside;  // kernels that may run at the same time
 };
 
 struct ExplainedKernel {
@@ -37,12 +45,17 @@ struct ExplainedKernel {
   std::optional<Alternative> doubled = {};  // under twice the limit, if faster
   // Faster by its median, but by less than its repeats scatter.
   std::optional<Alternative> scattered = {};
+  // If it may run beside others: then its size is the limit of the above.
+  std::optional<KernelSegment> segment = {};
 };
 
 // `points` are what is measured of the kernel. Errors of SolvePareto.
 Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
                                       BatchSize batch, BatchPolicy policy,
                                       Bytes limit, const KernelPlan& kernel);
+
+// Of each kernel of a valid plan: its segment, if it may run beside others.
+std::vector<std::optional<KernelSegment>> SegmentsOf(const WorkspacePlan& plan);
 
 // What a job would take with one more GPU of a kind.
 struct OneMore {
@@ -53,9 +66,10 @@ struct OneMore {
 
 // For each of the job's kinds, in their order, as far as the measurements
 // allow: a kind is left out without a plan for it. `kernels` are those of an
-// iteration on each kind.
+// iteration on each kind; `concurrency` is theirs if the request is concurrent.
 std::vector<OneMore> WithOneMoreGpu(
-    const JobRequest& request, const std::map<std::string, Profile>& kernels);
+    const JobRequest& request, const std::map<std::string, Profile>& kernels,
+    const std::optional<Concurrency>& concurrency = {});
 
 }  // namespace ucudnn::ctl
 

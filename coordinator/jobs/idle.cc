@@ -26,7 +26,8 @@ Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
   UCUDNN_ASSIGN_OR_RETURN(
       const JobPlan plan,
-      MakePlan(inputs.network, inputs.request, inputs.profiles, *inputs.plain));
+      MakePlan(inputs.network, inputs.request, inputs.profiles, *inputs.plain,
+               inputs.concurrency));
   return plan.predicted;
 }
 

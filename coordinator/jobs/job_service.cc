@@ -100,6 +100,7 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
   if (change.workspace_limit) {
     request->workspace_limit = *change.workspace_limit;
     request->total_workspace = Bytes(0);
+    request->concurrent = false;
     changes.push_back(fmt::format("{} for each kernel",
                                   FormatBytes(*change.workspace_limit)));
   }

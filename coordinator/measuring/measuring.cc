@@ -174,7 +174,7 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
   while (queue->ended() && !inputs->request.memory) {
     UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, inputs));
     auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles,
-                         *inputs->plain);
+                         *inputs->plain, inputs->concurrency);
     // CreatePlan meets the same error and returns it.
     if (!plan) return {};
     for (const RankPlan& rank : plan->ranks) {

@@ -80,6 +80,11 @@ Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
                 "device_kinds names {} kinds; up to {} are accepted",
                 inputs.Kinds().size(), kMaxKindsPerPlan);
   }
+  if (inputs.request.concurrent) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        inputs.concurrency,
+        ConcurrencyOf(inputs.record, inputs.network, inputs.request));
+  }
   const std::int64_t count = NeedCount(inputs.network, inputs.request);
   if (count > kMaxTasksPerPlan) {
     return Fail(Code::kInvalidArgument,

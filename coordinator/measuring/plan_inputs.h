@@ -32,6 +32,8 @@ struct PlanInputs {
   std::set<BatchSize> loaded;
   // What LoadProfiles has found out, unless there are to be memory plans.
   std::optional<PlainMemory> plain;
+  // Of a concurrent request's kernels.
+  std::optional<Concurrency> concurrency;
   // Made from the needs, once MeasureNeeds found all of them measured, unless
   // that failed or it is to hold memory plans.
   std::optional<JobPlan> plan;

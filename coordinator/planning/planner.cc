@@ -1,11 +1,15 @@
 #include "coordinator/planning/planner.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
 
+#include "base/onnx/network_file.h"
 #include "base/plan/even_shares.h"
 #include "base/plan/prediction.h"
+#include "solver/arena/concurrency.h"
 #include "solver/joint.h"
 
 namespace ucudnn {
@@ -97,8 +101,10 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
 
 JointKind KindOf(const Network& network, const JobRequest& request,
                  const KindProfiles& profiles, const PlainMemory& memory,
+                 const std::optional<Concurrency>& concurrency,
                  const std::string& name) {
   JointKind kind;
+  kind.concurrency = concurrency;
   kind.workspace_limit = request.KernelLimit();
   kind.policy = request.policy;
   kind.kernels = ProfileOf(network, request, profiles, name);
@@ -169,7 +175,9 @@ SharedValue<WorkspacePlan> Completed(WorkspacePlan plan,
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     plan.kernels[k].problem = kernels[k].problem;
   }
-  if (request.total_workspace > Bytes(0)) ShareArena(&plan);
+  if (request.total_workspace > Bytes(0) && !request.concurrent) {
+    ShareArena(&plan);
+  }
   return plan;
 }
 
@@ -222,6 +230,7 @@ std::string TextOf(const JobRequest& request) {
   for (const std::string& kind : request.device_kinds) {
     text += fmt::format("\nrank {} {}", kind.size(), kind);
   }
+  if (request.concurrent) text += "\nconcurrent";
   if (request.memory) {
     const JobMemory& memory = *request.memory;
     std::vector<std::int64_t> budgets;
@@ -236,7 +245,8 @@ std::string TextOf(const JobRequest& request) {
 // MakePlan for a request that excludes no rank.
 Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
                            const KindProfiles& profiles,
-                           const PlainMemory& memory) {
+                           const PlainMemory& memory,
+                           const std::optional<Concurrency>& concurrency) {
   UCUDNN_CHECK(!request.device_kinds.empty());
   const std::vector<Kernel> kernels =
       KernelsOf(network, request.precision, request.layout);
@@ -250,7 +260,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     const auto [known, added] = kinds.try_emplace(kind, kinds.size());
     if (added) {
       names.push_back(kind);
-      problem.kinds.push_back(KindOf(network, request, profiles, memory, kind));
+      problem.kinds.push_back(
+          KindOf(network, request, profiles, memory, concurrency, kind));
     }
     problem.gpus.push_back({.kind = known->second});
   }
@@ -350,7 +361,10 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   TaskGoal goal;
   goal.adaptive = request.policy == BatchPolicy::kAdaptive;
   // A memory plan uses what memory is free.
-  if (goal.adaptive && !request.memory) goal.limit = request.KernelLimit();
+  // So does a kernel that gets a part of a total use any part.
+  if (goal.adaptive && !request.memory && !request.concurrent) {
+    goal.limit = request.KernelLimit();
+  }
   std::vector<Need> needs;
   for (const auto& [kind, sizes] : sizes_of_kind) {
     for (const BatchSize batch : sizes) {
@@ -384,10 +398,17 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
 
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles,
-                         const PlainMemory& memory) {
+                         const PlainMemory& memory,
+                         const std::optional<Concurrency>& concurrency) {
+  UCUDNN_CHECK(request.concurrent == concurrency.has_value());
   UCUDNN_ASSIGN_OR_RETURN(
-      JobPlan plan,
-      PlanForAll(network, WithoutExcluded(request), profiles, memory));
+      JobPlan plan, PlanForAll(network, WithoutExcluded(request), profiles,
+                               memory, concurrency));
+  if (concurrency && !concurrency->exact) {
+    plan.reasons.emplace_back(
+        "the network's branches are not series-parallel: some kernels that "
+        "never run at once do not share workspace");
+  }
   if (!memory.unknown.empty()) {
     plan.reasons.push_back("memory not considered: " + memory.unknown);
   }
@@ -399,6 +420,32 @@ Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
     plan.ranks.insert(plan.ranks.begin() + excluded, std::move(rank));
   }
   return plan;
+}
+
+Result<Concurrency> ConcurrencyOf(const NetworkRecord& record,
+                                  const Network& network,
+                                  const JobRequest& request) {
+  if (record.format != NetworkFormat::kOnnx) {
+    return Fail(Code::kInvalidArgument,
+                "concurrent: network '{}' is known by its convolutions alone, "
+                "so which of them may run at once is not; an ONNX model is "
+                "accepted",
+                record.name);
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      ParseGraph(record.source, record.name, request.batch, record.name));
+  UCUDNN_ASSIGN_OR_RETURN(const PartialOrder order, ConvolutionOrder(graph));
+  std::map<std::string, std::size_t> layers;
+  for (const ConvLayer& layer : network.layers) {
+    layers.emplace(layer.name, layers.size());
+  }
+  std::vector<LayerKernel> kernels;
+  for (const Kernel& kernel :
+       KernelsOf(network, request.precision, request.layout)) {
+    kernels.push_back({layers.at(kernel.layer), kernel.op});
+  }
+  return OfTraining(Decompose(order), kernels);
 }
 
 std::string InputsText(const Network& network, const JobRequest& request,

@@ -5,6 +5,7 @@
 // plan. Pure functions.
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "base/goal.h"
 #include "base/network.h"
+#include "base/plan/concurrency.h"
 #include "base/plan/job_plan.h"
 #include "base/profile.h"
 #include "base/result.h"
@@ -59,14 +61,24 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
 // Shares the batch among the ranks so that the slowest ends as early as
 // possible, and divides every kernel's share (solver/joint.h). No rank gets a
 // share of which an iteration does not fit into its device's memory, as far as
-// `memory` tells. `request` names a kind for each rank. The caller fills in id,
-// revision and creation time. Errors of SolveJoint; where memory is what
-// nothing fits into, they say how many images each kind has room for.
+// `memory` tells. `request` names a kind for each rank; `concurrency`, which of
+// the kernels of an iteration may run at once, if it is concurrent. The caller
+// fills in id, revision and creation time. Errors of SolveJoint; where memory
+// is what nothing fits into, they say how many images each kind has room for.
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles,
-                         const PlainMemory& memory = {});
+                         const PlainMemory& memory = {},
+                         const std::optional<Concurrency>& concurrency = {});
 
-// A text of all that MakePlan depends on: it differs whenever any of it does.
+// Which kernels of an iteration may run at once, by the graph of the stored
+// network, whose convolutions are `network`. kInvalidArgument if that is not
+// known: it is no ONNX model.
+Result<Concurrency> ConcurrencyOf(const NetworkRecord& record,
+                                  const Network& network,
+                                  const JobRequest& request);
+
+// A text of all that MakePlan depends on besides `memory` and `concurrency`: it
+// differs whenever any of it does.
 std::string InputsText(const Network& network, const JobRequest& request,
                        const KindProfiles& profiles,
                        int solver_version = kSolverVersion);

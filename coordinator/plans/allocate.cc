@@ -161,6 +161,7 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
     kind.kernels =
         ProfileOf(inputs.network, inputs.request, inputs.profiles, name);
     kind.workspace_limit = inputs.request.KernelLimit();
+    kind.concurrency = inputs.concurrency;
     kind.policy = inputs.request.policy;
     kind.fixed = Nanoseconds(job.fixed_ns());
     kind.per_image = Nanoseconds(job.per_image_ns());

@@ -88,7 +88,9 @@ PlanRecord RecordOf(const JobPlan& plan, const std::string& key) {
                     .body = message.SerializeAsString()};
   message.clear_memory_plans();
   for (v1::RankPlan& rank : *message.mutable_ranks()) {
-    if (rank.has_workspace()) rank.mutable_workspace()->clear_kernels();
+    if (!rank.has_workspace()) continue;
+    rank.mutable_workspace()->clear_kernels();
+    rank.mutable_workspace()->clear_concurrency();
   }
   record.outline = message.SerializeAsString();
   return record;
@@ -251,6 +253,7 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
   } else {
     text += LoadInputsText(models);
     text += PlainInputsText(*inputs.plain, inputs.record);
+    if (inputs.concurrency) text += "\n" + ToString(*inputs.concurrency);
   }
   const std::string key = Sha256(text);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<StoredPlan> known,
@@ -271,7 +274,8 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
   UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
     if (inputs.plan) return *std::move(inputs.plan);
     if (!inputs.request.memory) {
-      return MakePlan(inputs.network, inputs.request, profiles, *inputs.plain);
+      return MakePlan(inputs.network, inputs.request, profiles, *inputs.plain,
+                      inputs.concurrency);
     }
     return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
                            context_.options()->memory_plan_time);

@@ -46,7 +46,8 @@ Points Overlay(const std::vector<std::span<const FrontPoint>>& parts) {
       events.push_back({point.workspace, p, point.time});
     }
   }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  // Of a part's points with equal workspaces the last is the fastest.
+  std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tie(a.workspace, a.part) < std::tie(b.workspace, b.part);
   });
   std::vector<std::optional<Nanoseconds>> now(parts.size());
@@ -230,6 +231,7 @@ class ArenaSolver {
         alone += fronts_[leaf][*FastestWithin(fronts_[leaf], limit_)].time;
       }
       group->lower_bound = alone;
+      if (TakeEqualParts(group)) return {};
     }
     Bytes offset;
     for (std::size_t p = 0; p < classes.size(); ++p) {
@@ -238,6 +240,27 @@ class ArenaSolver {
       offset += FrontOf(part)[solved->choice[p]].workspace;
     }
     return {};
+  }
+
+  // Gives each leaf an equal part of the limit, if that is faster: fronts that
+  // were thinned out may have lost it.
+  bool TakeEqualParts(ArenaGroup* group) {
+    const Bytes part = limit_ / std::ssize(group->leaves);
+    Nanoseconds time{0};
+    for (const std::size_t leaf : group->leaves) {
+      const auto point = FastestWithin(fronts_[leaf], part);
+      if (!point) return false;
+      time += fronts_[leaf][*point].time;
+    }
+    if (time >= group->time) return false;
+    group->time = time;
+    Bytes offset;
+    for (const std::size_t leaf : group->leaves) {
+      arena_.point[leaf] = *FastestWithin(fronts_[leaf], part);
+      arena_.offset[leaf] = offset;
+      offset += fronts_[leaf][arena_.point[leaf]].workspace;
+    }
+    return true;
   }
 
   std::span<const FrontPoint> FrontOf(std::size_t node) const {

@@ -36,10 +36,10 @@ struct Arena {
   std::vector<Bytes> offset;
 };
 
-// Minimises the sum of times of each group within `limit`. Fronts have rising
-// workspaces and falling times; an empty front makes its group infeasible.
-// `concurrency` is a valid structure of these fronts. kOutOfRange if the times
-// or the workspaces of a group can sum to more than 2^60.
+// Minimises the sum of times of each group within `limit`. Fronts have
+// workspaces that do not fall and falling times; an empty front makes its group
+// infeasible. `concurrency` is a valid structure of these fronts. kOutOfRange
+// if the times or the workspaces of a group can sum to more than 2^60.
 Result<Arena> SolveArena(const Concurrency& concurrency,
                          std::span<const std::span<const FrontPoint>> fronts,
                          Bytes limit, const WsLimits& limits);

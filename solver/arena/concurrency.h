@@ -1,12 +1,9 @@
 #ifndef UCUDNN_SOLVER_ARENA_CONCURRENCY_H_
 #define UCUDNN_SOLVER_ARENA_CONCURRENCY_H_
 
-// Which kernels of a network may run at the same time, as a series-parallel
-// structure, by which the shared arena (solver/arena/ws.h) is laid out.
-//
-//              +-- b --+            Serial( a,
-//   a ---------+       +--- d                Parallel( b, Serial(c1, c2) ),
-//              +- c1-c2+                     d )
+// Which kernels of a network may run at the same time
+// (base/plan/concurrency.h), by which the shared arena (solver/arena/ws.h) is
+// laid out.
 //
 // Two kernels may coincide if the network's graph has no path from one to the
 // other. This partial order is decomposed into components: a set of groups
@@ -26,44 +23,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/conv_problem.h"
 #include "base/graph.h"
+#include "base/plan/concurrency.h"
 #include "base/result.h"
 
 namespace ucudnn {
-
-struct Concurrency {
-  enum class Kind { kLeaf, kSerial, kParallel };
-  struct Node {
-    Kind kind = Kind::kLeaf;
-    std::size_t leaf = 0;            // kLeaf: the index of what runs
-    std::vector<std::size_t> parts;  // otherwise: indices of earlier nodes
-
-    friend bool operator==(const Node&, const Node&) = default;
-  };
-  // Parts come before their parents; the last node is the root.
-  std::vector<Node> nodes;
-  bool exact = true;
-
-  friend bool operator==(const Concurrency&, const Concurrency&) = default;
-};
-
-// `count` leaves, one after the other or all at once; `count` is positive.
-Concurrency Chain(std::size_t count);
-Concurrency AllConcurrent(std::size_t count);
-
-// kInvalidArgument unless the nodes are a tree over the leaves 0 to
-// `leaves` - 1, each once, with parts before their parents and no inner node
-// without parts.
-Status Validate(const Concurrency& concurrency, std::size_t leaves);
-
-// The pairs of leaves that may coincide, (smaller, larger), rising.
-// O(leaves^2).
-std::vector<std::pair<std::size_t, std::size_t>> ConcurrentPairs(
-    const Concurrency& concurrency);
 
 // A strict partial order of 0 to size() - 1. O(size()^2) bits of memory.
 class PartialOrder {

@@ -1,6 +1,7 @@
 #include "solver/arena/ws.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,9 +28,11 @@ struct Choices {
 // kFailedPrecondition, naming the smallest sufficient arena, if
 // `request.workspace_limit` is too small.
 Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
-                     const WrRequest& request) {
+                     const WrRequest& request, const std::vector<bool>& alone,
+                     Bytes alignment) {
   std::vector<Bytes> least;
-  for (const KernelProfile& kernel : profile.kernels) {
+  for (std::size_t k = 0; k < profile.kernels.size(); ++k) {
+    const KernelProfile& kernel = profile.kernels[k];
     const Status status =
         CheckWrArguments(kernel.points, request.batch, request.workspace_limit);
     if (!status) return Within(LabelOf(kernel.id), status.error());
@@ -38,7 +41,7 @@ Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
     if (!limit.has_value()) {
       return Within(LabelOf(kernel.id), WhyNoWrPlan(kernel.points, request));
     }
-    least.push_back(*limit);
+    least.push_back(alone[k] ? *limit : RoundUp(*limit, alignment));
   }
   const Bytes smallest = SmallestArena(concurrency, least);
   if (smallest > request.workspace_limit) {
@@ -52,8 +55,17 @@ Status CheckFeasible(const Profile& profile, const Concurrency& concurrency,
   return {};
 }
 
+// What they take of an arena where segments have this alignment.
+std::vector<FrontPoint> Aligned(std::vector<FrontPoint> points,
+                                Bytes alignment) {
+  for (FrontPoint& point : points) {
+    point.workspace = RoundUp(point.workspace, alignment);
+  }
+  return points;
+}
+
 Result<Choices> ChoicesOf(const KernelProfile& kernel, bool alone,
-                          const WrRequest& request) {
+                          const WrRequest& request, Bytes alignment) {
   Choices choices;
   if (alone) {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -71,12 +83,12 @@ Result<Choices> ChoicesOf(const KernelProfile& kernel, bool alone,
     return choices;
   }
   UCUDNN_ASSIGN_OR_RETURN(choices.front, SolvePareto(kernel.points, request));
-  choices.points = choices.front->points();
+  choices.points = Aligned(choices.front->points(), alignment);
   WrRequest undivided = request;
   undivided.policy = BatchPolicy::kUndivided;
   auto front = SolvePareto(kernel.points, undivided);
   if (front) {
-    choices.undivided = front->points();
+    choices.undivided = Aligned(front->points(), alignment);
     choices.undivided_front = *std::move(front);
   }
   return choices;
@@ -104,14 +116,16 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
                               const WrRequest& request,
                               const WsLimits& limits) {
   UCUDNN_RETURN_IF_ERROR(Validate(concurrency, profile.kernels.size()));
-  UCUDNN_RETURN_IF_ERROR(CheckFeasible(profile, concurrency, request));
   const std::vector<bool> alone = Alone(concurrency, profile.kernels.size());
+  UCUDNN_RETURN_IF_ERROR(
+      CheckFeasible(profile, concurrency, request, alone, limits.alignment));
   std::vector<Choices> choices;
   std::vector<std::span<const FrontPoint>> fronts;
   std::vector<std::span<const FrontPoint>> undivided_fronts;
   choices.reserve(profile.kernels.size());
   for (std::size_t k = 0; k < profile.kernels.size(); ++k) {
-    auto found = ChoicesOf(profile.kernels[k], alone[k], request);
+    auto found =
+        ChoicesOf(profile.kernels[k], alone[k], request, limits.alignment);
     if (!found) {
       return Within(LabelOf(profile.kernels[k].id), std::move(found).error());
     }
@@ -156,11 +170,13 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
       kernel.precision = id.precision;
       kernel.layout = id.layout;
       kernel.time = chosen.time;
-      kernel.workspace = chosen.workspace;
       kernel.offset = keep ? plain.offset[k] : best.offset[k];
       kernel.micro_batches = alone[k] ? choices[k].alone->PlanAt(request.batch)
                              : keep ? choices[k].undivided_front->PlanAt(point)
                                     : choices[k].front->PlanAt(point);
+      for (const MicroBatch& micro : kernel.micro_batches) {
+        kernel.workspace = std::max(kernel.workspace, micro.workspace);
+      }
       if (alternative.feasible) {
         kernel.undivided_time = undivided_fronts[k][plain.point[k]].time;
       }
@@ -182,6 +198,9 @@ Result<WorkspacePlan> SolveWs(const Profile& profile,
   }
   plan.optimal = plan.total_time == plan.lower_bound;
   if (all_undivided) plan.undivided_time = undivided_time;
+  if (!std::ranges::all_of(alone, std::identity())) {
+    plan.concurrency = ToString(concurrency);
+  }
   if constexpr (kSolversCheckThemselves) {
     const auto pairs = ConcurrentPairs(concurrency);
     RequireValid(ValidatePlan(plan, profile,

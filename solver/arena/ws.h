@@ -27,8 +27,9 @@
 // own offset, those of a Parallel at the end of their predecessor.
 //
 // A front within nested Parallels that exceeds WsLimits::max_front points is
-// thinned out: the plan stays valid, but its bound is that of WR for these
-// kernels, and `optimal` may be false.
+// thinned out: the plan stays valid, and no slower than with an equal part for
+// each kernel, but its bound is that of WR for these kernels, and `optimal` may
+// be false.
 //
 // The undivided times solve the same problem with undivided configurations
 // only; absent for the kernels of an outermost Parallel without a solution.
@@ -50,11 +51,14 @@ namespace ucudnn {
 struct WsLimits {
   Limits search;                   // of each outermost Parallel
   std::size_t max_front = 20'000;  // points of a nested front
+  // Segments of kernels within a Parallel begin at multiples of it.
+  Bytes alignment = Bytes(1);
 };
 
 // The plan of `profile`'s kernels, which are the leaves of `concurrency`, in
 // an arena of request.workspace_limit. Every kernel has an offset, and
-// total_workspace is the arena's extent.
+// total_workspace is the arena's extent. The plan tells `concurrency` unless no
+// kernels may run at once.
 //
 // Errors: kInvalidArgument as SolveWr, or if `concurrency` is not a structure
 // of these kernels; kFailedPrecondition as SolveWr, naming the smallest

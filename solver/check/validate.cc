@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/plan/concurrency.h"
+
 namespace ucudnn {
 namespace {
 
@@ -76,6 +78,23 @@ bool Overlap(const KernelPlan& i, const KernelPlan& j) {
          *j.offset < Sum(*i.offset, i.workspace);
 }
 
+// Whether the plan tells the pairs of kernels that may run at once.
+Status CheckTold(const WorkspacePlan& plan,
+                 const std::vector<ConcurrentPair>& pairs) {
+  std::vector<ConcurrentPair> told;
+  if (!plan.concurrency.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const Concurrency concurrency,
+        ParseConcurrency(plan.concurrency, plan.kernels.size()));
+    told = ConcurrentPairs(concurrency);
+  }
+  if (told == pairs) return {};
+  return Fail(Code::kInternal,
+              "the plan tells of {} pairs of kernels that may run at once, not "
+              "of those {}",
+              told.size(), pairs.size());
+}
+
 Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
   Bytes sum;
   Bytes extent;
@@ -123,7 +142,8 @@ Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
                   LabelOf(plan.kernels[i]), LabelOf(plan.kernels[j]));
     }
   }
-  return {};
+  return rules.mode == WorkspaceMode::kShared ? CheckTold(plan, pairs)
+                                              : Status();
 }
 
 Status CheckTotals(const WorkspacePlan& plan) {

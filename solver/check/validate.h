@@ -30,7 +30,8 @@ using ConcurrentPair = std::pair<std::size_t, std::size_t>;
 struct ValidationRules {
   WorkspaceMode mode = WorkspaceMode::kReuse;
   BatchPolicy policy = BatchPolicy::kAll;
-  // kShared only: which kernels' segments must not overlap.
+  // kShared only: which kernels' segments must not overlap. A plan that tells
+  // which kernels may run at once tells these.
   std::span<const ConcurrentPair> concurrent = {};
 };
 

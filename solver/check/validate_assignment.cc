@@ -204,8 +204,12 @@ Status CheckJointShare(const Share& share,
     return Fail(Code::kInternal, "batch {} was not to be considered",
                 share.batch.count());
   }
+  std::vector<ConcurrentPair> pairs;
+  if (kind.concurrency) pairs = ConcurrentPairs(*kind.concurrency);
   UCUDNN_RETURN_IF_ERROR(ValidatePlan(
-      *plan, kind.kernels, {WorkspaceMode::kReuse, kind.policy, {}}));
+      *plan, kind.kernels,
+      {kind.concurrency ? WorkspaceMode::kShared : WorkspaceMode::kReuse,
+       kind.policy, pairs}));
   const Nanoseconds time =
       plan->total_time + kind.fixed + kind.per_image * share.batch.count();
   if (time != share.time) {

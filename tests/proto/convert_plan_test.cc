@@ -23,7 +23,8 @@ TEST(ConvertPlanTest, KeepsAWorkspacePlan) {
   plan.total_time = Nanoseconds(300);
   plan.lower_bound = Nanoseconds(299);
   plan.undivided_time = Nanoseconds(400);
-  plan.total_workspace = 5_B;
+  plan.total_workspace = 517_B;
+  plan.concurrency = "0";
   KernelPlan kernel;
   kernel.layer = "conv2";
   kernel.op = ConvOp::kBackwardFilter;
@@ -41,6 +42,21 @@ TEST(ConvertPlanTest, KeepsAWorkspacePlan) {
                            5_B}};
   plan.kernels = {kernel};
   EXPECT_EQ(FromProto(ToProto(plan)).value(), plan);
+}
+
+TEST(ConvertPlanTest, KeepsWhetherATotalIsDivided) {
+  JobRequest request;
+  request.batch = BatchSize(1);
+  request.total_workspace = 1_MiB;
+  for (const bool concurrent : {false, true}) {
+    request.concurrent = concurrent;
+    EXPECT_EQ(FromProto(ToProto(request)).value(), request);
+  }
+  request.total_workspace = 0_B;
+  const auto refused = FromProto(ToProto(request));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              ::testing::HasSubstr("concurrent is true"));
 }
 
 TEST(ConvertPlanTest, TellsOnceWhatRanksShare) {

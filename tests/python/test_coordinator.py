@@ -75,6 +75,14 @@ def test_plans_a_total_and_shows_its_fronts(cluster):
     assert times == sorted(times, reverse=True) and len(times) > 1
 
 
+def test_divides_a_total_only_by_a_known_graph(cluster):
+    with pytest.raises(ucudnn.InvalidArgument, match="convolutions alone"):
+        cluster.make_plan(
+            "alexnet", 128, total_workspace="32MiB", concurrent=True,
+            device_kinds=KINDS[:1],
+        )  # fmt: skip
+
+
 def test_returns_networks_and_profiles_that_solvers_take(alexnet, cluster):
     (network,) = cluster.networks()
     assert cluster.network("alexnet").layers == network.layers or not network.layers

@@ -35,7 +35,8 @@ struct ExplainedRank {
 };
 
 struct Explanation {
-  Bytes limit;  // of each kernel
+  Bytes limit;              // of each kernel
+  bool concurrent = false;  // of all, divided among those that run at once
   Nanoseconds predicted{0};
   std::vector<ExplainedRank> ranks = {};
   std::vector<OneMore> one_more = {};
@@ -86,6 +87,13 @@ Json AlternativeJson(const std::optional<Alternative>& alternative) {
           {"division", alternative->division}};
 }
 
+Json SegmentJson(const ExplainedKernel& kernel) {
+  if (!kernel.segment) return nullptr;
+  return {{"offset_bytes", kernel.segment->offset.count()},
+          {"workspace_bytes", kernel.segment->size.count()},
+          {"beside", kernel.segment->beside}};
+}
+
 Json KernelJson(const ExplainedKernel& kernel) {
   return {{"layer", kernel.layer},
           {"op", Name(kernel.op)},
@@ -95,7 +103,8 @@ Json KernelJson(const ExplainedKernel& kernel) {
           {"less_workspace", AlternativeJson(kernel.fewer)},
           {"runner_up", AlternativeJson(kernel.runner_up)},
           {"twice_the_limit", AlternativeJson(kernel.doubled)},
-          {"scattered", AlternativeJson(kernel.scattered)}};
+          {"scattered", AlternativeJson(kernel.scattered)},
+          {"segment", SegmentJson(kernel)}};
 }
 
 Json ExplanationJson(const Explanation& explanation) {
@@ -120,6 +129,20 @@ Json ExplanationJson(const Explanation& explanation) {
   return {{"predicted_us", Microseconds(explanation.predicted)},
           {"ranks", std::move(ranks)},
           {"one_more_gpu", std::move(more)}};
+}
+
+// Who has which bytes of the total, where several kernels may run at once.
+std::string SegmentsText(const std::vector<ExplainedKernel>& kernels) {
+  Table table({"LAYER", "OP", "FROM", "BYTES", "MAY RUN BESIDE"});
+  for (const ExplainedKernel& kernel : kernels) {
+    if (!kernel.segment) continue;
+    table.AddRow({kernel.layer, std::string(Name(kernel.op)),
+                  FormatBytes(kernel.segment->offset),
+                  FormatBytes(kernel.segment->size),
+                  fmt::format("{} others", kernel.segment->beside.size())});
+  }
+  return "segments of kernels that may run at once; the others may use all\n" +
+         table.Text();
 }
 
 // How many kernels the limit binds, and what twice of it would bring them.
@@ -182,10 +205,13 @@ std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {
 std::string ExplanationText(const Explanation& explanation) {
   std::string text;
   for (const ExplainedRank& rank : explanation.ranks) {
-    text += fmt::format("{}{} images on {}, {} for each kernel\n",
-                        text.empty() ? "" : "\n", rank.batch.count(), rank.kind,
-                        HumanBytes(explanation.limit)) +
+    text += fmt::format("{}{} images on {}, {} {}\n", text.empty() ? "" : "\n",
+                        rank.batch.count(), rank.kind,
+                        HumanBytes(explanation.limit),
+                        explanation.concurrent ? "divided among kernels"
+                                               : "for each kernel") +
             KernelsText(rank.kernels);
+    if (explanation.concurrent) text += SegmentsText(rank.kernels);
   }
   text += "\n";
   for (const OneMore& one : explanation.one_more) {
@@ -302,23 +328,32 @@ Result<ExplainedRank> ExplainRank(const JobRequest& request,
                                   const RankPlan& rank,
                                   Measurements& measurements) {
   ExplainedRank explained{.kind = rank.device_kind, .batch = rank.batch};
-  for (const KernelPlan& kernel : rank.workspace->kernels) {
+  const WorkspacePlan& plan = rank.workspace;
+  const auto segments = SegmentsOf(plan);
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    const KernelPlan& kernel = plan.kernels[k];
     if (!kernel.problem) continue;
     UCUDNN_ASSIGN_OR_RETURN(
         const std::vector<MeasuredPoint> points,
         measurements.Of(rank.device_kind, ToString(*kernel.problem)));
-    UCUDNN_ASSIGN_OR_RETURN(explained.kernels.emplace_back(),
-                            ExplainKernel(points, rank.batch, request.policy,
-                                          request.KernelLimit(), kernel));
+    const std::optional<KernelSegment>& segment = segments[k];
+    ExplainedKernel& added = explained.kernels.emplace_back();
+    UCUDNN_ASSIGN_OR_RETURN(
+        added,
+        ExplainKernel(points, rank.batch, request.policy,
+                      segment ? segment->size : request.KernelLimit(), kernel));
+    added.segment = segment;
   }
   return explained;
 }
 
 Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
   Explanation explanation{.limit = plan.request.KernelLimit(),
+                          .concurrent = plan.request.concurrent,
                           .predicted = plan.predicted};
   std::set<std::pair<std::string, BatchSize>> shown;
   std::map<std::string, Profile> kernels;
+  std::optional<Concurrency> concurrency;
   for (const RankPlan& rank : plan.ranks) {
     if (rank.batch == BatchSize(0) ||
         !shown.emplace(rank.device_kind, rank.batch).second) {
@@ -326,12 +361,17 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
     }
     UCUDNN_ASSIGN_OR_RETURN(explanation.ranks.emplace_back(),
                             ExplainRank(plan.request, rank, measurements));
+    if (!rank.workspace->concurrency.empty()) {
+      UCUDNN_ASSIGN_OR_RETURN(concurrency,
+                              ParseConcurrency(rank.workspace->concurrency,
+                                               rank.workspace->kernels.size()));
+    }
     if (kernels.contains(rank.device_kind)) continue;
     UCUDNN_ASSIGN_OR_RETURN(
         kernels[rank.device_kind],
         KernelsOn(rank.device_kind, rank.workspace->kernels, measurements));
   }
-  explanation.one_more = WithOneMoreGpu(plan.request, kernels);
+  explanation.one_more = WithOneMoreGpu(plan.request, kernels, concurrency);
   return explanation;
 }
 

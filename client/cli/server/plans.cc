@@ -33,6 +33,7 @@ struct RequestOptions {
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
+  bool concurrent = false;
   std::vector<Bytes> memory_budgets;  // empty: no memory plan
   std::string memory_policy = "best";
   bool recompute = false;
@@ -65,10 +66,15 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
   limit->require_option(1);
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "Workspace limit for each convolution, such as 64MiB");
-  AddBytesOption(
+  CLI::Option* total = AddBytesOption(
       limit, "--total-workspace", &options->total_workspace,
       "Workspace limit for all convolutions together, which share it by "
       "running one after the other");
+  command
+      ->add_flag("--concurrent", options->concurrent,
+                 "Divide the total among convolutions that may run at once by "
+                 "the network's graph, each with a segment; for ONNX models")
+      ->needs(total);
   CLI::Option* budget =
       limit
           ->add_option_function<std::string>(
@@ -156,6 +162,7 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());
+  request.set_concurrent(options.concurrent);
   if (!options.memory_budgets.empty()) {
     v1::MemoryPlanRequest& memory = *request.mutable_memory();
     if (options.memory_budgets.size() == 1) {
@@ -217,7 +224,8 @@ std::string LimitText(const v1::PlanRequest& request) {
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
-             ? fmt::format("{} in total", HumanBytes(Bytes(total)))
+             ? fmt::format("{} in total{}", HumanBytes(Bytes(total)),
+                           request.concurrent() ? ", divided" : "")
              : fmt::format("{} per kernel",
                            HumanBytes(Bytes(request.workspace_limit_bytes())));
 }

@@ -158,6 +158,7 @@ class PlanRequest:
     layout: str = "NCHW"
     memory: Optional[MemoryRequest] = None
     exclude_ranks: List[int] = field(default_factory=list)
+    concurrent: bool = False  # the total is divided among what may run at once
 
     def limit_text(self) -> str:
         """For people."""

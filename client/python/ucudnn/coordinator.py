@@ -185,6 +185,7 @@ class Coordinator:
         device_kinds: Sequence[str] = (),
         workspace_limit: Optional[Size] = None,
         total_workspace: Optional[Size] = None,
+        concurrent: bool = False,
         memory: Optional[MemoryRequest] = None,
         batch_policy: BatchPolicy = "powerOfTwo",
         precision: Precision = "FP32",
@@ -195,7 +196,8 @@ class Coordinator:
     ) -> JobPlan:
         """The optimal plan for a registered network, with one of
         `workspace_limit` (of each kernel), `total_workspace` (of all) and
-        `memory`. `device_kinds` has the kind of each rank's device; without it,
+        `memory`. With `concurrent` the total is divided among the kernels that
+        may run at once by the network's graph, which an ONNX model tells. `device_kinds` has the kind of each rank's device; without it,
         there is one rank, on the only kind of the cluster. The same request over
         the same measurements gives the same plan.
 
@@ -214,6 +216,7 @@ class Coordinator:
             layout=layout,
             memory=memory,
             exclude_ranks=[as_int(rank) for rank in exclude_ranks],
+            concurrent=concurrent,
         )
         if measure:
             self._await_measurements(encode(request), timeout)

@@ -58,6 +58,8 @@ class WorkspacePlan(Shown):
     undivided_time_us: Optional[float]
     total_workspace_bytes: int
     kernels: List[KernelPlan] = field(default_factory=list)
+    # Which of them may run at once: "0 [1 | 2 3] 4" lets 1 run beside 2 and 3.
+    concurrency: str = ""
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
@@ -70,6 +72,8 @@ class WorkspacePlan(Shown):
 
     def to_json(self) -> Dict[str, Any]:
         plan = asdict(self)
+        if not self.concurrency:
+            del plan["concurrency"]
         for kernel in plan["kernels"]:
             for optional in ("offset_bytes", "problem"):
                 if kernel[optional] is None:

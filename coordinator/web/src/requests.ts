@@ -7,10 +7,11 @@ export function limitOf(request: PlanRequest): number {
   return request.total_workspace_bytes || request.workspace_limit_bytes;
 }
 
-// "64 MiB a kernel", "960 MiB in all"
+// "64 MiB a kernel", "960 MiB in all", "960 MiB divided among what may run at once"
 export function limit(request: PlanRequest): string {
   return request.total_workspace_bytes > 0
-    ? `${bytes(request.total_workspace_bytes)} in all`
+    ? `${bytes(request.total_workspace_bytes)} ` +
+        (request.concurrent ? 'divided among what may run at once' : 'in all')
     : `${bytes(request.workspace_limit_bytes)} a kernel`;
 }
 

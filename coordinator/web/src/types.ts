@@ -72,6 +72,7 @@ export interface PlanRequest {
   device_kinds: string[];
   workspace_limit_bytes: number;
   total_workspace_bytes: number;
+  concurrent: boolean; // the total is divided among what may run at once
   batch_policy: string;
   precision: string;
   layout: string;
@@ -125,6 +126,7 @@ export interface WorkspacePlan {
   optimal: boolean;
   undivided_time_us: number | null;
   total_workspace_bytes: number;
+  concurrency: string; // which kernels may run at once; empty: none
   kernels: KernelPlan[];
 }
 

@@ -126,6 +126,16 @@ TEST(PlanJsonTest, ReadsBackWhatItWritesToTheNanosecond) {
   }
 }
 
+TEST(PlanJsonTest, TellsWhichKernelsMayRunAtOnce) {
+  WorkspacePlan plan = SomePlan();
+  EXPECT_FALSE(ToJson(plan).contains("concurrency"));
+  plan.concurrency = "0";
+  plan.total_workspace = 1_GiB;
+  const auto again = ParseWorkspacePlan(ToJson(plan).dump(), "plan");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(*again, plan);
+}
+
 TEST(PlanJsonTest, FillsInWhatMayBeLeftOut) {
   Json json = ToJson(SomePlan());
   json["comment"] = "ignored";

@@ -120,6 +120,26 @@ TEST(ExplanationTest, SaysNothingOfGpusWhereTheSharesWereNotMeasured) {
   EXPECT_EQ(WithOneMoreGpu(request, OnKindA()).size(), 1U);
 }
 
+TEST(ExplanationTest, TellsTheSegmentsOfKernelsThatMayRunAtOnce) {
+  WorkspacePlan plan;
+  for (const char* layer : {"stem", "left", "right"}) {
+    KernelPlan& kernel = plan.kernels.emplace_back();
+    kernel.layer = layer;
+    kernel.workspace = 5_B;
+    kernel.offset = plan.kernels.size() == 3 ? 256_B : 0_B;
+  }
+  plan.concurrency = "0 [1 | 2]";
+  const auto segments = SegmentsOf(plan);
+  ASSERT_EQ(segments.size(), 3U);
+  EXPECT_FALSE(segments[0]);
+  ASSERT_TRUE(segments[1] && segments[2]);
+  EXPECT_EQ(segments[2]->offset, 256_B);
+  EXPECT_EQ(segments[2]->size, 5_B);
+  EXPECT_EQ(segments[2]->beside, std::vector<std::string>{"left forward"});
+  plan.concurrency.clear();
+  EXPECT_FALSE(SegmentsOf(plan)[1]);
+}
+
 TEST(DivisionTextTest, TellsEqualNeighboursAsOne) {
   const auto fft = [](std::int64_t batch, std::int64_t count) {
     return MicroBatch{.batch = BatchSize(batch),

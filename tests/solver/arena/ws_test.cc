@@ -194,6 +194,69 @@ TEST(WsTest, IsNeverSlowerWithMoreWorkspaceOrLessConcurrency) {
   }
 }
 
+TEST(WsTest, IsNeverSlowerThanAnEqualPartForEachKernel) {
+  Random random(37);
+  int compared = 0;
+  for (int i = 0; i < Trials(1500); ++i) {
+    const BatchSize batch(Draw(random, 1, 8));
+    const auto kernels = static_cast<std::size_t>(Draw(random, 1, 7));
+    const Profile profile = RandomProfile(
+        random, kernels, {.max_batch = 8, .max_spread = i % 2 * 5}, batch,
+        BatchPolicy::kAll);
+    Concurrency concurrency;
+    Grow(random, 0, kernels, &concurrency);
+    const Bytes part(Draw(random, 0, 12));
+    const auto equal = SolveWr(profile, {batch, part});
+    if (!equal) continue;
+    ++compared;
+    const auto plan =
+        SolveWs(profile, concurrency,
+                {batch, part * static_cast<std::int64_t>(kernels)});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(plan->total_time, equal->total_time) << i;
+  }
+  EXPECT_GT(compared, Trials(700));
+}
+
+TEST(WsTest, AlignsSegmentsThatLieBesideOthers) {
+  Random random(38);
+  int solved = 0;
+  for (int i = 0; i < Trials(1500); ++i) {
+    const Profile profile =
+        RandomProfile(random, 6, {.max_batch = 6, .max_workspace = 30},
+                      BatchSize(6), BatchPolicy::kAll);
+    Concurrency concurrency;
+    Grow(random, 0, 6, &concurrency);
+    const WrRequest request{BatchSize(6), Bytes(Draw(random, 0, 120))};
+    // As if each workspace were as large as what it takes.
+    Profile rounded = profile;
+    for (KernelProfile& kernel : rounded.kernels) {
+      for (MeasuredPoint& point : kernel.points) {
+        point.workspace = RoundUp(point.workspace, 8_B);
+      }
+    }
+    const WsLimits limits{.search = {}, .alignment = 8_B};
+    const auto plan = SolveWs(profile, concurrency, request, limits);
+    const auto expected = SolveWs(rounded, concurrency, request);
+    // A kernel that is alone may use all bytes.
+    if (expected) ASSERT_TRUE(plan) << plan.error().message;
+    if (!plan) continue;
+    ++solved;
+    if (expected) EXPECT_LE(plan->total_time, expected->total_time);
+    const auto pairs = ConcurrentPairs(concurrency);
+    const Status valid = ValidatePlan(
+        *plan, profile, {WorkspaceMode::kShared, request.policy, pairs});
+    ASSERT_TRUE(valid) << valid.error().message;
+    if (expected && pairs.size() == 15) {  // all at once
+      EXPECT_EQ(plan->total_time, expected->total_time);
+    }
+    for (const KernelPlan& kernel : plan->kernels) {
+      EXPECT_EQ(kernel.offset->count() % 8, 0);
+    }
+  }
+  EXPECT_GT(solved, Trials(500));
+}
+
 TEST(WsTest, NamesTheSmallestSufficientArena) {
   Random random(34);
   int refused = 0;
@@ -270,6 +333,9 @@ TEST(WsTest, IsNotOptimalIfAFrontWasThinnedOut) {
     if (!exact) continue;
     EXPECT_TRUE(exact->optimal);
     EXPECT_GE(rough->total_time, exact->total_time);
+    const auto equal =
+        SolveWr(profile, {request.batch, request.workspace_limit / 6});
+    if (equal) EXPECT_LE(rough->total_time, equal->total_time);
     EXPECT_LE(rough->lower_bound, exact->total_time);
     EXPECT_TRUE(!rough->optimal || rough->total_time == exact->total_time);
     thinned += rough->optimal ? 0 : 1;

@@ -50,6 +50,7 @@ WorkspacePlan TwoPlans() {
   plan.optimal = true;
   plan.undivided_time = Nanoseconds(19);
   plan.total_workspace = 30_B;
+  plan.concurrency = "[0 | 1]";
   return plan;
 }
 
@@ -119,6 +120,9 @@ TEST(ValidateTest, NamesTheBrokenRule) {
          p.total_workspace = 31_B;
        },
        "31 bytes in all exceed", WorkspaceMode::kShared},
+      {[](auto& p) { p.concurrency.clear(); },
+       "tells of 0 pairs of kernels that may run at once, not of those 1",
+       WorkspaceMode::kShared},
   };
   for (std::size_t i = 0; i < cases.size(); ++i) {
     WorkspacePlan plan = TwoPlans();
@@ -179,6 +183,7 @@ TEST(ValidateTest, AllowsOverlapOfKernelsThatNeverRunAtOnce) {
   WorkspacePlan plan = TwoPlans();
   plan.kernels[0].offset = 0_B;
   plan.total_workspace = 20_B;
+  plan.concurrency.clear();
   EXPECT_TRUE(ValidatePlan(plan, TwoKernels(),
                            {WorkspaceMode::kShared, BatchPolicy::kAll, {}}));
 }

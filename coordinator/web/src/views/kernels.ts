@@ -84,7 +84,9 @@ export class Kernels {
           title: 'Workspace',
           numeric: true,
           sort: (k) => k.workspace_bytes,
-          cell: (k) => format.bytes(k.workspace_bytes),
+          cell: (k) =>
+            format.bytes(k.workspace_bytes) +
+            (this.divided() ? ` from ${format.bytes(k.offset_bytes ?? 0)}` : ''),
         },
         {
           title: 'Micro-batches',
@@ -137,7 +139,8 @@ export class Kernels {
       arena(workspace),
       'F forward, D backward data, W backward filter. ' +
         (offsets
-          ? 'A rectangle is a kernel’s workspace while the kernel runs.'
+          ? 'A rectangle is a kernel’s workspace while the kernel runs.' +
+            (this.divided() ? ' Those of kernels that may run at once are disjoint.' : '')
           : 'Kernels run one after another, so each one’s workspace begins where the arena does.'),
     );
     const known = kernels.some((k) => kernelKey(k) === this.kernel);
@@ -182,7 +185,12 @@ export class Kernels {
     api
       .front(plan.id, this.group.first.rank, kernel.layer, kernel.op, this.controller.signal)
       .then(
-        (answer) => this.kernel === key && this.drawFront(answer, plan),
+        (answer) =>
+          this.kernel === key &&
+          this.drawFront(
+            answer,
+            this.divided() ? kernel.workspace_bytes : limitOf(plan.request),
+          ),
         (error: unknown) => {
           if (this.controller.signal.aborted || this.kernel !== key) return;
           if (!(error instanceof ApiError)) throw error;
@@ -191,9 +199,13 @@ export class Kernels {
       );
   }
 
-  private drawFront(answer: Front, plan: Plan): void {
-    this.frontChart.show(front(answer.points, limitOf(plan.request)));
-    const limitNow = limitOf(plan.request);
+  // Whether kernels that may run at once have segments.
+  private divided(): boolean {
+    return Boolean(this.group?.first.workspace?.concurrency);
+  }
+
+  private drawFront(answer: Front, limitNow: number): void {
+    this.frontChart.show(front(answer.points, limitNow));
     const next = answer.points.find((p) => p.workspace_bytes > limitNow);
     setText(
       this.frontNote,

@@ -360,6 +360,41 @@ TEST(LocalSolverTest, UsesThePlanFileIfItFits) {
   EXPECT_TRUE(planner.Plan(TinyProblem(), BatchSize(5), 64_MiB, bench.Get()));
 }
 
+// A plan whose kernels may run at once: each call gets a division of its
+// problem, in whatever workspace the program has.
+TEST(LocalSolverTest, UsesAPlanFileWithSegments) {
+  const test::TemporaryFolder folder;
+  WorkspacePlan file;
+  file.batch = BatchSize(6);
+  file.total_workspace = 600_B;
+  file.concurrency = "[0 | 1]";
+  for (const std::int64_t at : {0, 300}) {
+    KernelPlan& kernel = file.kernels.emplace_back();
+    kernel.problem = TinyProblem();
+    kernel.workspace = 300_B;
+    kernel.offset = Bytes(at);
+    kernel.micro_batches = {{BatchSize(3),
+                             2,
+                             {"lavish", "", Precision::kFp32},
+                             Nanoseconds(5),
+                             300_B}};
+  }
+  std::ofstream(folder / "plan.json") << ToJson(file).dump();
+  auto options = Options();
+  options.settings.plan_file = folder / "plan.json";
+  LocalSolver planner(options);
+  EXPECT_THAT(planner.plan_file_problem(), IsEmpty());
+  Bench bench;
+  const auto plan =
+      planner.Plan(TinyProblem(), BatchSize(6), 300_B, bench.Get());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->micro_batches, file.kernels[0].micro_batches);
+  file.kernels[1].offset = 299_B;
+  std::ofstream(folder / "plan.json") << ToJson(file).dump();
+  EXPECT_THAT(LocalSolver(options).plan_file_problem(),
+              HasSubstr("both may run at once"));
+}
+
 TEST(LocalSolverTest, SaysWhyThePlanFileIsNotUsed) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "plan.json") << "[1]";
