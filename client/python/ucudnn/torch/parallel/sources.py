@@ -9,6 +9,7 @@ from typing import Any, List, Optional
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.drift import StepLog, drifts
 from ucudnn.torch.parallel.planning import (
+    WORTH_CHANGING,
     RankShare,
     SharePlan,
     StepTable,
@@ -16,8 +17,6 @@ from ucudnn.torch.parallel.planning import (
     slowest,
 )
 from ucudnn.torch.parallel.ranks import Ranks
-
-_WORTH_CHANGING = 0.98  # of the step's time
 
 
 class Source(abc.ABC):
@@ -95,7 +94,7 @@ class TimesSource(Source):
         before = slowest(batches, tables)
         if before is None or plan.predicted_ms is None:
             return None
-        if plan.predicted_ms > _WORTH_CHANGING * before:
+        if plan.predicted_ms > WORTH_CHANGING * before:
             return None
         notes = [
             f"rank {rank}: its steps took {f:.2f} times as long as its first ones"
