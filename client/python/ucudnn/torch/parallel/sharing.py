@@ -40,7 +40,7 @@ from ucudnn.torch.parallel.sources import (
 )
 from ucudnn.torch.profiling import Step, StepProfile, profile
 
-_TRIALS = 4  # of measuring the batches that ranks would get
+_TRIALS = 3  # of measuring the batches that ranks would get
 
 TimesOfKinds = Union[Times, PathLike, Mapping[str, Mapping[int, float]]]
 
