@@ -3,10 +3,14 @@
 import pytest
 import torch
 from compiled_models import INDUCTOR, MODELS, Training, images
+from torch import nn
+from torch.nn import functional
 
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.compiled import offloading
 from ucudnn.torch.convolution import contest, operators
+from ucudnn.torch.saved.links import HostLink
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -102,6 +106,33 @@ def test_convolutions_are_planned_within_the_graph(monkeypatch):
     assert measured == plan.saved_bytes <= plain // 2
 
 
+def test_planned_operators_lay_results_out_as_they_tell(monkeypatch):
+    """Inductor gives them operands in other layouts than the plan's."""
+    monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
+    monkeypatch.setattr(operators, "_known", {})
+    trained("cnn", workspace_limit="1MiB", budget="1GiB", steps=1)
+    for key, planned in operators._known.items():
+        call = planned.call
+        assert call.layout == torch.contiguous_format
+        taken, weight, gradient = (
+            torch.randn(size).contiguous(memory_format=torch.channels_last)
+            for size in (call.input, call.filter, call.output)
+        )
+        geometry = [*call.stride], [*call.padding], [*call.dilation], call.groups
+        for operator, arguments in (
+            ("convolution", (taken, weight, None, *geometry, key)),
+            (
+                "convolution_backward",
+                (gradient, taken, weight, *geometry, key, [True, True, False]),
+            ),
+        ):
+            torch.library.opcheck(
+                getattr(torch.ops.ucudnn, operator).default,
+                arguments,
+                test_utils="test_faketensor",
+            )
+
+
 @pytest.mark.parametrize("name", INDUCTOR)
 def test_inductor_follows_the_plan(name):
     losses, gradients, plain = plain_of(name, "inductor")
@@ -123,6 +154,58 @@ def test_inductor_moves_values():
     assert plan.moved and not plan.recomputed
     measured = plan.check(lambda: training(*INDUCTOR["gpt"][1]())).peak_bytes
     assert measured == plan.saved_bytes <= plain // 2
+
+
+class LateLink(HostLink):
+    """Whose copies to the host end as late as they may."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = {}
+
+    def copy(self, number, elements, host):
+        host.fill_(100)
+        self.waiting[number] = elements.clone(), host
+
+    def fetch(self, number, host):
+        elements, place = self.waiting.pop(number)
+        place.copy_(elements)
+        return super().fetch(number, host)
+
+
+class Pooled(nn.Module):
+    """Channels first, which Inductor would change."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 16, 7, padding=3, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16),
+            nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4),
+        )  # fmt: skip
+
+    def forward(self, x, y):
+        return functional.cross_entropy(self.body(x), y)
+
+
+def test_inductor_does_not_read_what_is_still_leaving(monkeypatch):
+    """Not to lay it out channels last either."""
+    monkeypatch.setitem(offloading._links, torch.device("cpu"), LateLink())
+
+    def training(**options):
+        torch._dynamo.reset()
+        return Training(Pooled, lambda model: ucudnn.torch.compile(model, **options))
+
+    plain = training(budget="1GiB")
+    loss = plain(*images())
+    saved = ucudnn.torch.plan_of(plain.compiled).saved_bytes
+    moves = training(budget=saved // 2, allow="offload")
+    assert moves(*images()) == pytest.approx(loss, rel=1e-4)
+    assert moves(*images()) == pytest.approx(plain(*images()), rel=1e-4)
+    for one, other in zip(moves.gradients(), plain.gradients()):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-4)
+    assert ucudnn.torch.plan_of(moves.compiled).moved
 
 
 @pytest.mark.parametrize("name", ["cnn", "gpt"])

@@ -10,6 +10,7 @@ from compiled_models import Cnn, Training, images
 import ucudnn
 import ucudnn.torch
 from ucudnn.torch.compiled import backend, job, memory, private
+from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.convolution import contest
 
 BUDGET = 700_000
@@ -157,3 +158,35 @@ def test_an_optimizers_state_is_expected_before_it_exists(monkeypatch):
     assert around.after == 2 * 4000  # gradients, and what the optimizer needs
     used = 5000 + 2 * 4000  # it exists
     assert memory.surroundings([weights, batch, 3], device).base == used
+
+
+def test_workspaces_count_where_their_operators_run(monkeypatch):
+    """Of the first convolution more than of all others."""
+    told = []
+
+    def plan(workspace):
+        torch._dynamo.reset()
+        monkeypatch.setattr(Costs, "workspace", workspace)
+        training = planned(1 << 40)
+        training(*images())
+        (graph,) = backend._jobs[training.model]._planned
+        told.append(graph.described)
+
+    def first(_, node):
+        convolves = node.target is torch.ops.aten.convolution.default
+        return MORE if convolves and node.args[1].meta["val"].shape[1] == 3 else 0
+
+    plan(lambda *_: 0)
+    plan(first)
+    for passes in ("forward", "backward"):
+        more = [
+            b.bytes - a.bytes for a, b in zip(*(getattr(one, passes) for one in told))
+        ]
+        assert more.count(0) == len(more) - (passes == "forward"), more
+    without, counted = (one.values for one in told)
+    first_layer = [
+        b.recipe.bytes - a.recipe.bytes
+        for a, b in zip(without, counted)
+        if a.recipe and [n for n in a.recipe.nodes if first(None, n)]
+    ]
+    assert first_layer and all(0 < more <= MORE for more in first_layer)

@@ -27,6 +27,9 @@ def applied(graph: Any, told: Description, layout: Optional[Layout]) -> List[Any
         recipe = told.values[number].recipe
         assert recipe is not None
         saved.update(dict.fromkeys(recipe.inputs))
+    if layout.leaves:
+        # Else it would lay out, by the processor, what is still on its way to the host.
+        private.keep_layouts()
     copies = _Copies(graph, told, layout)
     copies.apply()
     saved.update(dict.fromkeys(copies.hosts.values()))

@@ -150,6 +150,7 @@ def _replace(graph: Any, one: _Found, planned: PlannedCall) -> None:
     if not _same_layout(node, new):
         graph.erase_node(new)
         return
+    private.keep_layouts()
     planned.remember()
     new.meta = {**node.meta, "val": new.meta["val"]}
     node.replace_all_uses_with(new)

@@ -63,17 +63,16 @@ class Costs:
         )
         if size == 0 or node.target is operator.getitem:
             return 0.0
-        tensors = [
-            one
-            for one in tree_leaves([n.meta.get("val") for n in node.all_input_nodes])
-            if isinstance(one, torch.Tensor)
-        ]
-        if not isinstance(node.target, torch._ops.OpOverload) or any(
-            not t.is_floating_point() and math.prod(t.shape) > _MOST_NUMBERS
-            for t in tensors
-        ):
+        if not _runs_alone(node):
             return self.moved(size)
         return self._known(_key(node), lambda: self._run(node, size))
+
+    def workspace(self, node: Any) -> int:
+        """Bytes of a GPU's memory that such an operator takes besides operands and
+        results, as convolutions' algorithms do."""
+        if self.device.type != "cuda" or not _runs_alone(node):
+            return 0
+        return int(self._known(f"workspace of {_key(node)}", lambda: self._taken(node)))
 
     def link(self) -> Tuple[float, float]:
         """Bytes a microsecond to the host, and back."""
@@ -115,6 +114,22 @@ class Costs:
                 _log.debug("%s was not measured: %s", node.target, error)
             return self.moved(size)
 
+    def _taken(self, node: Any) -> float:
+        """At least 1."""
+        try:
+            positional, named = tree_map(self._real, (node.args, node.kwargs))
+            node.target(*positional, **named)  # chooses its algorithm
+            torch.cuda.synchronize(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+            results = node.target(*positional, **named)
+            most = torch.cuda.max_memory_allocated(self.device)
+            taken = most - torch.cuda.memory_allocated(self.device)
+            del results
+        except Exception as error:
+            _log.debug("%s was not measured: %s", node.target, error)
+            return 1.0
+        return max(1.0, taken)
+
     def _real(self, argument: Any) -> Any:
         if not isinstance(argument, torch.fx.Node):
             return argument
@@ -128,6 +143,20 @@ class Costs:
         )
         # Not zeros, on which a GPU takes less power and is faster.
         return real.normal_() if value.is_floating_point() else real.zero_()
+
+
+def _runs_alone(node: Any) -> bool:
+    """Whether it can be measured by itself, on any values."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    tensors = [
+        one
+        for one in tree_leaves([n.meta.get("val") for n in node.all_input_nodes])
+        if isinstance(one, torch.Tensor)
+    ]
+    return all(
+        t.is_floating_point() or math.prod(t.shape) <= _MOST_NUMBERS for t in tensors
+    )
 
 
 def _gpus(device: torch.device) -> List[torch.device]:

@@ -238,7 +238,7 @@ class _Joint:
                     if len(backward) - 1 not in values[number].uses[-1:]:
                         values[number].uses.append(len(backward) - 1)
             segment.us += self._time(node, self.real)
-            segment.bytes = max(segment.bytes, live[place])
+            segment.bytes = max(segment.bytes, live[place] + self._workspace(node))
         for number, value in enumerate(values):
             value.held = max(value.held, number)
         return forward, backward
@@ -307,6 +307,11 @@ class _Joint:
                 waiting += root.all_input_nodes
         return self.costs.moved(self.size(node) + sum(map(self.size, read)))
 
+    def _workspace(self, node: Any) -> int:
+        if node.op != "call_function" or private.fusible(node) or _is_item(node):
+            return 0
+        return self.costs.workspace(node)
+
     def _recipe(self, target: Any) -> Optional[Recipe]:
         nodes: Set[Any] = set()
         reads: Set[int] = set()
@@ -355,7 +360,8 @@ class _Joint:
         )
 
     def _temporary(self, ordered: List[Any], real: Set[Any], target: Any) -> int:
-        """The most bytes of a recipe's results at once, but for the last."""
+        """The most bytes of a recipe's results at once, but for the last, and of
+        workspaces."""
         inside = set(ordered)
         last: Dict[Any, int] = {}
         for place in range(len(ordered) - 1, -1, -1):
@@ -372,7 +378,7 @@ class _Joint:
             if node in real and node is not target:
                 now += self.size(node)
                 freed[last[node]] = freed.get(last[node], 0) + self.size(node)
-            most = max(most, now)
+            most = max(most, now + self._workspace(node))
             now -= freed.pop(self.at[node], 0)
         return most
 

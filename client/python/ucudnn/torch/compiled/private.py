@@ -98,13 +98,33 @@ def compile_graph(
         return partition(module, inputs, planner, **keywords)
 
     # What AOTAutograd caches was split by an earlier plan.
-    with torch._functorch.config.patch(enable_autograd_cache=False):
+    with torch._functorch.config.patch(enable_autograd_cache=False), _layouts_chosen():
         if compiler == "aot_eager":
             return _aot_eager(split)(module, inputs)
         from torch._inductor.compile_fx import compile_fx
 
         patches = {**options, "custom_partitioner_fn": _partitioner()(split)}
         return compile_fx(module, inputs, config_patches=patches)
+
+
+@contextlib.contextmanager
+def _layouts_chosen() -> Iterator[None]:
+    """Within it `keep_layouts` counts."""
+    from torch._inductor import config
+
+    before = config.layout_optimization
+    try:
+        yield
+    finally:
+        config.layout_optimization = before
+
+
+def keep_layouts() -> None:
+    """Inductor keeps the layouts of the graph that is being compiled, instead of having
+    convolutions' tensors channels last."""
+    from torch._inductor import config
+
+    config.layout_optimization = False
 
 
 @functools.lru_cache(maxsize=None)

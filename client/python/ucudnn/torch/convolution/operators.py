@@ -57,7 +57,9 @@ def _convolution(
 ) -> torch.Tensor:
     planned = _known.get(key)
     if planned is not None:
-        return planned.forward(taken, weight, bias)
+        # Inductor may lay the operands out otherwise than they were planned.
+        result: torch.Tensor = planned.forward(taken, weight, bias)
+        return result.contiguous(memory_format=layout_of(taken, weight))
     # Compiled by another process, which had a plan.
     return torch.ops.aten.convolution(
         taken, weight, bias, stride, padding, dilation, False, [0] * len(stride),
@@ -85,9 +87,13 @@ def _convolution_backward(
             gradient, taken, weight, [weight.shape[0]], stride, padding,
             dilation, False, [0] * len(stride), groups, list(wanted),
         )  # fmt: skip
-    nothing = gradient.new_empty(0)
-    first, second, third = (nothing.clone() if t is None else t for t in told)
-    return first, second, third
+    layout, nothing = layout_of(taken, weight), gradient.new_empty(0)
+    data, filter_, shift = (nothing.clone() if t is None else t for t in told)
+    if wanted[0]:
+        data = data.contiguous(memory_format=layout)
+    if wanted[1]:
+        filter_ = filter_.contiguous(memory_format=layout)
+    return data, filter_, shift
 
 
 def _fake_convolution(
