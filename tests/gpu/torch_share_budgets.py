@@ -280,15 +280,16 @@ def main():
     parser.add_argument("--rank", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("ways", nargs="*", metavar="WAY")
     arguments = parser.parse_args()
+    output = os.path.abspath(arguments.output)
     if arguments.rank:
         way, rank, path = arguments.rank
-        run_rank(way, int(rank), arguments.output, path)
+        run_rank(way, int(rank), output, path)
     ways = arguments.ways or WAYS
     for way in ways:
         if way not in WAYS:
             parser.error(f"{way}: {', '.join(WAYS)}")
-    path = os.path.join(arguments.output, f"{NAME}.json")
-    folder = os.path.join(arguments.output, NAME)
+    path = os.path.join(output, f"{NAME}.json")
+    folder = os.path.join(output, NAME)
     os.makedirs(folder, exist_ok=True)
     os.environ.setdefault("UCUDNN_CACHE_DIR", os.path.join(folder, "cache"))
     told = read(path)
@@ -301,9 +302,9 @@ def main():
             continue
         print(f"== {way}", flush=True)
         told[way] = run_way(way, folder, path)
-        report(told, arguments.output, NAME, lines_of)
+        report(told, output, NAME, lines_of)
     print("\n".join(lines_of(told)))
-    report(told, arguments.output, NAME, lines_of)
+    report(told, output, NAME, lines_of)
     return exit_status(
         any(not done(told, way) for way in ways if way in told),
         any(not reached for _, reached in goals_of(told)),

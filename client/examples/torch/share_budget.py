@@ -17,7 +17,7 @@ shares = ucudnn.torch.share(
     32, model=model, loss=lambda model, images: loss(model, *data[:images]),
     optimizer=optimizer, device=device, kind=("large", "small")[rank],
     budget={"large": "16MiB", "small": "2MiB"})  # a GPU needs more
-print(*shares.reasons, sep="\n")
+print(*shares.reasons if rank == 0 else [], sep="\n")
 ddp = shares.attach(nn.parallel.DistributedDataParallel(shares.model), loss="images")
 for images, labels in shares.loader(data):
     optimizer.zero_grad()

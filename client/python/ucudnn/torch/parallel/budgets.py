@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ucudnn.errors import NoPlan
-from ucudnn.sizes import Size, parse_size, size_text
+from ucudnn.sizes import parse_size, size_text
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import backend
 from ucudnn.torch.compiled.memory import free_budget
@@ -61,8 +61,7 @@ def budget_of(budget: Any, device: Device) -> Optional[int]:
             "share: budget", f"none of {device.kind!r}, this rank's kind",
             f"kind= is accepted, one of {known}",
         )  # fmt: skip
-    size: Size = budget[device.kind]
-    return parse_size(size)
+    return parse_size(budget[device.kind])
 
 
 class PlannedSteps:
@@ -112,13 +111,9 @@ class PlannedSteps:
                 if batch not in self._recorded:
                     self._record(batch)
             for batch in batches:
-                try:
-                    self._plan(batch)
-                except NoPlan as error:
-                    if any(b < batch for b in self._choices):
-                        self._bisect(batch)
-                        break
-                    raise self._too_little(batch, error) from error
+                if not self._holds(batch):
+                    self._bisect(batch)
+                    break
         return self._told()
 
     def tried(self, batch: int) -> StepProfile:
@@ -131,16 +126,9 @@ class PlannedSteps:
                 part = self._bound / error.least if error.least else 1.0
                 self._largest = min(batch - 1, int(batch * part))
                 if self._largest < 1:
-                    raise self._too_little(batch, error) from error
+                    raise
                 self._plan(self._largest)
         return self._told()
-
-    def _too_little(self, batch: int, error: NoPlan) -> NoPlan:
-        return NoPlan(
-            f"share: budget: {size_text(self._bound)} on {self._device.kind!r}; the "
-            f"least that is accepted is {error.least} bytes, for {batch} images",
-            error.least,
-        )
 
     def _told(self) -> StepProfile:
         ms: Dict[int, float] = {}
@@ -251,14 +239,28 @@ class PlannedSteps:
             step = between(self._recorded[below], self._recorded[above], part)
         return step or self._record(batch)
 
+    def _holds(self, batch: int) -> bool:
+        try:
+            return bool(self._plan(batch))
+        except NoPlan:
+            return False
+
     def _bisect(self, ends: int) -> None:
         """Finds the largest batch that fits, below one that does not."""
-        fits = max(b for b in self._choices if b < ends)
+        # BatchNorm may refuse one image.
+        fits = max((b for b in self._choices if b < ends), default=min(ends, 2))
+        try:
+            self._plan(fits)
+        except NoPlan as error:
+            raise NoPlan(
+                f"share: budget: {size_text(self._bound)} on {self._device.kind!r}; the "
+                f"least that is accepted is {error.least} bytes, for {fits} images",
+                error.least,
+            ) from error
         while ends - fits > 1:
             middle = (fits + ends) // 2
-            try:
-                self._plan(middle)
+            if self._holds(middle):
                 fits = middle
-            except NoPlan:
+            else:
                 ends = middle
         self._largest = fits

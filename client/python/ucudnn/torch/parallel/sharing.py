@@ -195,12 +195,14 @@ def share(
     elif model is not None and loss is not None:
         sizes = ranks.agree(lambda: budget_of(budget, own))
         # What is free differs between devices of a kind.
-        alike = [n for n, d in zip(sizes, devices) if d.kind == own.kind and n]
+        known = [
+            n for n, d in zip(sizes, devices) if d.kind == own.kind and n is not None
+        ]
         planned: List[PlannedSteps] = []
         ranks.agree(
             lambda: planned.append(
                 PlannedSteps(
-                    model, loss, optimizer, keep, min(alike, default=None), own,
+                    model, loss, optimizer, keep, min(known, default=None), own,
                     batch - ranks.size + 1, options,
                 )
             )
