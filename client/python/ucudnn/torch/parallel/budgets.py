@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -74,7 +74,7 @@ class PlannedSteps:
         model: Any,
         loss: Loss,
         optimizer: Optional[torch.optim.Optimizer],
-        keep: Sequence[Any],
+        keep: Iterable[Any],
         budget: Optional[int],
         device: Device,
         most: int,
