@@ -128,7 +128,7 @@ class Rank:
         self.within_budgets(BATCH // 2)
 
     def clipped(self, planned):
-        most = planned[0]["plain_fits"]
+        most = min(planned[0]["plain_fits"], planned[0]["batch"])
         self.within_budgets((most, BATCH - most)[self.rank])
 
     def passes(self, planned):
