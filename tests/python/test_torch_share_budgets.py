@@ -114,18 +114,17 @@ def test_steps_between_two_have_the_bytes_of_their_batch():
 def test_more_budget_is_never_slower():
     x, y = images(32)
     torch.manual_seed(1)
-    model = Cnn()
-    times = []
-    for budget in (300_000, 600_000, 1_000_000, 1_400_000, 2_000_000, 8_000_000):
-        steps = PlannedSteps(
-            model, lambda bare, batch: bare(x[:batch], y[:batch]), None, (), budget,
-            find_device("cpu", "kind"), 32, {"compiler": "aot_eager"},
-        )  # fmt: skip
-        times.append(steps.profile([2, 4, 8, 16, 32]).ms)
-    for less, more in zip(times, times[1:]):
-        assert less.keys() <= more.keys() | {max(less)}
-        assert all(more[b] <= ms * 1.0001 for b, ms in less.items() if b in more)
-    assert any(less[b] > times[-1][b] * 1.001 for less in times for b in less)
+    recorder = Recorder(Cnn(), {}, {"compiler": "aot_eager"})
+    few, many = (
+        recorder.step(lambda bare, b=batch: bare(x[:b], y[:b])) for batch in (4, 32)
+    )
+    for step in (few, between(few, many, 0.3), many):
+        whole = step.plain().peak
+        plans = [recorder.within(step, whole * part // 10) for part in range(3, 11)]
+        times = [plan.predicted.us for plan in plans]
+        assert times == sorted(times, reverse=True)
+        assert times[0] > times[-1] == step.plain().us
+        assert all(plan.bound_us <= plan.predicted.us * 1.0001 for plan in plans)
 
 
 def test_as_many_images_fit_as_the_least_budgets_say():
