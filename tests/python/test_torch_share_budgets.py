@@ -122,7 +122,7 @@ def test_more_budget_is_never_slower():
         whole = step.plain().peak
         plans = [recorder.within(step, whole * part // 10) for part in range(3, 11)]
         times = [plan.predicted.us for plan in plans]
-        assert times == sorted(times, reverse=True)
+        assert all(more <= less * 1.0001 for less, more in zip(times, times[1:]))
         assert times[0] > times[-1] == step.plain().us
         assert all(plan.bound_us <= plan.predicted.us * 1.0001 for plan in plans)
 
