@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "client/c_api/error.h"
 #include "client/conv/backend.h"
 #include "client/conv/planned_convolution.h"
-#include "client/conv/prepared_norm.h"
 
 #define UCUDNN_EXPORT __attribute__((visibility("default")))
 
@@ -26,10 +24,6 @@ struct ucudnn_conv_device {
 struct ucudnn_conv {
   std::unique_ptr<ucudnn::PlannedConvolution> convolution;
   std::string text;
-};
-
-struct ucudnn_conv_norm {
-  std::unique_ptr<ucudnn::PreparedNorm> prepared;
 };
 
 namespace ucudnn::c_api {
@@ -76,44 +70,6 @@ std::unique_ptr<ucudnn_conv> Wrap(
       ucudnn_conv{std::move(convolution), std::move(text)});
 }
 
-Result<NormProblem::Element> ReadElement(const char* type) {
-  if (type == nullptr) return IsNull("type");
-  const std::string_view text = type;
-  if (text == "HALF") return NormProblem::Element::kHalf;
-  if (text == "BF16") return NormProblem::Element::kBfloat16;
-  return Fail(Code::kInvalidArgument, "type \"{}\"; HALF and BF16 are accepted",
-              text);
-}
-
-NormForward Read(const ucudnn_conv_norm_forward_args& args) {
-  return {.x = args.x,
-          .z = args.z,
-          .scale = args.scale,
-          .bias = args.bias,
-          .running_mean = args.running_mean,
-          .running_variance = args.running_variance,
-          .momentum = args.momentum,
-          .epsilon = args.epsilon,
-          .y = args.y,
-          .mean = args.mean,
-          .inverse_deviation = args.inverse_deviation,
-          .reserve = args.reserve};
-}
-
-NormBackward Read(const ucudnn_conv_norm_backward_args& args) {
-  return {.x = args.x,
-          .dy = args.dy,
-          .scale = args.scale,
-          .bias = args.bias,
-          .mean = args.mean,
-          .inverse_deviation = args.inverse_deviation,
-          .reserve = args.reserve,
-          .epsilon = args.epsilon,
-          .dx = args.dx,
-          .dz = args.dz,
-          .dscale = args.dscale,
-          .dbias = args.dbias};
-}
 
 }  // namespace
 }  // namespace ucudnn::c_api
@@ -233,73 +189,5 @@ UCUDNN_EXPORT int ucudnn_conv_run(ucudnn_conv* conv, void* stream,
 }
 
 UCUDNN_EXPORT void ucudnn_conv_free(ucudnn_conv* conv) { delete conv; }
-
-UCUDNN_EXPORT int ucudnn_conv_norm_prepare(ucudnn_conv_device* device,
-                                           const char* type, int64_t images,
-                                           int64_t channels, int64_t height,
-                                           int64_t width, int adds,
-                                           ucudnn_conv_norm** norm) {
-  return ucudnn::c_api::Call([&]() -> Status {
-    if (norm == nullptr) return ucudnn::c_api::IsNull("norm");
-    *norm = nullptr;
-    if (device == nullptr) return ucudnn::c_api::IsNull("device");
-    UCUDNN_ASSIGN_OR_RETURN(const auto element,
-                            ucudnn::c_api::ReadElement(type));
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto prepared,
-        ucudnn::PreparedNorm::Create(device->device, {.element = element,
-                                                      .images = images,
-                                                      .channels = channels,
-                                                      .height = height,
-                                                      .width = width,
-                                                      .adds = adds != 0}));
-    *norm = new ucudnn_conv_norm{std::move(prepared)};
-    return {};
-  });
-}
-
-UCUDNN_EXPORT int64_t
-ucudnn_conv_norm_forward_workspace(const ucudnn_conv_norm* norm) {
-  return norm == nullptr ? 0
-                         : norm->prepared->norm().forward_workspace().count();
-}
-
-UCUDNN_EXPORT int64_t
-ucudnn_conv_norm_backward_workspace(const ucudnn_conv_norm* norm) {
-  return norm == nullptr ? 0
-                         : norm->prepared->norm().backward_workspace().count();
-}
-
-UCUDNN_EXPORT int64_t ucudnn_conv_norm_reserve(const ucudnn_conv_norm* norm) {
-  return norm == nullptr ? 0 : norm->prepared->norm().reserve().count();
-}
-
-UCUDNN_EXPORT int ucudnn_conv_norm_forward(
-    ucudnn_conv_norm* norm, void* stream,
-    const ucudnn_conv_norm_forward_args* args, void* workspace,
-    int64_t workspace_size) {
-  return ucudnn::c_api::Call([&]() -> Status {
-    if (norm == nullptr) return ucudnn::c_api::IsNull("norm");
-    if (args == nullptr) return ucudnn::c_api::IsNull("args");
-    return norm->prepared->Forward(stream, ucudnn::c_api::Read(*args),
-                                   {workspace, Bytes(workspace_size)});
-  });
-}
-
-UCUDNN_EXPORT int ucudnn_conv_norm_backward(
-    ucudnn_conv_norm* norm, void* stream,
-    const ucudnn_conv_norm_backward_args* args, void* workspace,
-    int64_t workspace_size) {
-  return ucudnn::c_api::Call([&]() -> Status {
-    if (norm == nullptr) return ucudnn::c_api::IsNull("norm");
-    if (args == nullptr) return ucudnn::c_api::IsNull("args");
-    return norm->prepared->Backward(stream, ucudnn::c_api::Read(*args),
-                                    {workspace, Bytes(workspace_size)});
-  });
-}
-
-UCUDNN_EXPORT void ucudnn_conv_norm_free(ucudnn_conv_norm* norm) {
-  delete norm;
-}
 
 }  // extern "C"

@@ -10,7 +10,6 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "device/operators/fused_norm.h"
 
 namespace ucudnn {
 
@@ -26,10 +25,6 @@ class ConvBackend {
   virtual Status UseStream(void* stream) = 0;
   // Before the device measures or prepares anything.
   virtual Status UseOwnStream() = 0;
-  // kInvalidArgument for a malformed problem; kUnimplemented if the device does
-  // not fuse it, as no CPU does.
-  virtual Result<std::unique_ptr<FusedNorm>> PrepareNorm(
-      const NormProblem& problem) = 0;
 };
 
 // oneDNN on `threads` threads; 0: one for each core of this process.

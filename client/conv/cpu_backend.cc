@@ -23,10 +23,6 @@ class CpuBackend final : public ConvBackend {
                 "a stream was given; a CPU has none, and null is accepted");
   }
   Status UseOwnStream() override { return {}; }
-  Result<std::unique_ptr<FusedNorm>> PrepareNorm(const NormProblem&) override {
-    return Fail(Code::kUnimplemented,
-                "only GPUs fuse normalizations with what follows them");
-  }
 
  private:
   const std::unique_ptr<Device> device_;

@@ -10,7 +10,6 @@
 #include "device/cudnn/driver/context.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/operators/fused_norm.h"
 #endif
 
 namespace ucudnn {
@@ -34,10 +33,6 @@ class GpuBackend final : public ConvBackend {
     return Set(static_cast<CUstream>(stream));
   }
   Status UseOwnStream() override { return Set(own_); }
-  Result<std::unique_ptr<FusedNorm>> PrepareNorm(
-      const NormProblem& problem) override {
-    return OpenCudnnFusedNorm(*device_, problem);
-  }
 
  private:
   GpuBackend(std::unique_ptr<Device> device, cudnn::CudnnHandle& handle,

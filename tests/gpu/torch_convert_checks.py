@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 import torch_convert_accuracy
-import torch_norm_checks
 import ucudnn.torch
 from torch_common import warm_up, write
 from ucudnn.torch.convolution import contest, converting, planned
@@ -288,7 +287,6 @@ CHECKS = {
     "double backward": twice_differentiated,
     "operators (opcheck)": operators,
     "torch.compile, aot_eager": compiled("aot_eager"),
-    **torch_norm_checks.CHECKS,
     **torch_convert_accuracy.CHECKS,
     "autocast half, NCHW": type_and_layout(
         torch.float16, torch.contiguous_format),

@@ -20,9 +20,6 @@ torch_memory_rows.py, which measures one after the other
     compiled     torch.compile with an activation_memory_budget that gives about
                  half of plain's peak (ResNet-50)
     as compiled  planned within the peak of "compiled"; also with graphs=True
-    fused        planned after ucudnn.torch.convert has fused normalizations, with no
-                 time to plan convolutions (not VGG-16); also with graphs=True, as "fused
-                 alone" without a plan, and within the peak of "compiled"
 Sections: `checks`, results and refusals on a small model; `rows`, all rows. Writes
 DIR/torch-memory.json and DIR/torch-memory.md after each row. Begins nothing after
 N seconds (420). UCUDNN_WAYS, a regular expression, chooses among the ways besides
@@ -100,8 +97,7 @@ def goals_of(name, row):
         ratio = graphs["ms"] / plain
         text = f"graphs: {ratio:.3f} of plain enqueued, of at most {most}"
         yield text, ratio <= most
-    for way in ("planned", "converted", "offload", "equal peak", "as compiled",
-                "fused", "as compiled, fused"):
+    for way in ("planned", "converted", "offload", "equal peak", "as compiled"):
         one = row.get(way, {})
         if "ms" in one:
             off = abs(one["predicted_ms"] / one["ms"] - 1)
@@ -115,12 +111,11 @@ def goals_of(name, row):
         gain = other["ms"] / equal["ms"]
         yield f"offload {gain:.2f} times as fast, of at least 1.3", gain >= 1.3
     other = row.get("compiled", {})
-    for way in ("as compiled", "as compiled, fused"):
-        equal = row.get(way, {})
-        if "ms" in equal and "ms" in other:
-            ratio = equal["ms"] / other["ms"]
-            text = f"{way}: {ratio:.3f} of compiled at its peak, of at most 1"
-            yield text, ratio <= 1
+    equal = row.get("as compiled", {})
+    if "ms" in equal and "ms" in other:
+        ratio = equal["ms"] / other["ms"]
+        text = f"as compiled: {ratio:.3f} of compiled at its peak, of at most 1"
+        yield text, ratio <= 1
     for way in ("checkpoint", "compiled"):
         one = row.get(way, {})
         if "ms" in one and "ms" in planned and name.endswith("HALF"):

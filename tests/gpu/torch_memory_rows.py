@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.kept import stateful, unchanged
 from torch_common import Training, distance, laps, peak_of, warm_up, write
 
 STEPS = 30
@@ -163,12 +164,22 @@ def graphed(step):
     return {"ms": statistics.median(ms), "laps": ms, "peak": peak}
 
 
+def settled(step, *example, keep=(), **options):
+    """A step that is planned, by calls after which all is as before."""
+    plan = ucudnn.torch.memory(step, *example, keep=keep, quiet=True, **options)
+    with unchanged(stateful(step, keep), torch.device("cuda")):
+        for _ in range(12):
+            plan(*example)
+            if plan.settled:
+                return plan
+    raise RuntimeError(f"not settled: {plan.unlike or plan}")
+
+
 def planned_on(row, budget, allow, step=None, graphs=False):
     """A plan within the budget, or the least one that is above it."""
     def make(size):
-        return ucudnn.torch.memory(step or row.step, budget=size, allow=allow,
-                                   graphs=graphs, quiet=True,
-                                   keep=(row.model, row.optimizer))
+        return settled(step or row.step, budget=size, allow=allow, graphs=graphs,
+                       keep=(row.model, row.optimizer))
     try:
         return make(budget)
     except ucudnn.NoPlan as error:
@@ -241,31 +252,6 @@ def converted(row, half):
     return told
 
 
-class Fused:
-    """The row's model with its normalizations fused with what follows them, and
-    nothing else by plan; with `graphs`, also if only graphs gain by it."""
-
-    def __init__(self, row, graphs):
-        self._row, self._graphs, self._done = row, graphs, None
-
-    def run(self, way, *arguments):
-        """What `way` tells of the row meanwhile."""
-        row = self._row
-        if self._done is None:
-            with row.autocast():
-                self._done = ucudnn.torch.convert(
-                    row.model, row.images, seconds=0, graphs=self._graphs,
-                    normalizations=True, quiet=True)
-            clean()
-        if not self._done.converted:
-            raise RuntimeError(f"nothing was fused:\n{self._done}")
-        self._done.apply()
-        try:
-            return {**way(row, *arguments), "conversion": str(self._done)}
-        finally:
-            self._done.revert()
-
-
 def compiled(row):
     import torch._functorch.config
     torch._functorch.config.activation_memory_budget = COMPILE_BUDGET
@@ -279,11 +265,6 @@ def ways_of(row, told):
     yield "planned", lambda: planned(row, half)
     if row.half:
         yield "graphs", lambda: graphs(row, half)
-    if row.name != "vgg16":
-        fused, replayed = Fused(row, False), Fused(row, True)
-        yield "fused alone", lambda: fused.run(lambda row: measured(row.step))
-        yield "fused", lambda: fused.run(planned, half)
-        yield "fused, graph", lambda: replayed.run(graphs, half)
     if row.name == "vgg16":
         yield "converted", lambda: converted(row, half)
     forward = row.in_blocks()
@@ -306,8 +287,6 @@ def ways_of(row, told):
             peak = told["compiled"]["peak"]
             yield "as compiled", lambda: planned(row, peak)
             yield "as compiled, graph", lambda: graphs(row, peak)
-            yield "as compiled, fused", lambda: fused.run(planned, peak)
-            yield "as compiled, fused, graph", lambda: replayed.run(graphs, peak)
 
 
 def run_row(text, path):
@@ -410,7 +389,7 @@ def check_arguments():
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda()
     start = copy.deepcopy(model.state_dict())
     batches = [(torch.randn(32, 3, 32, 32, device="cuda"),
-                torch.randint(0, 10, (32,), device="cuda")) for _ in range(4)]
+                torch.randint(0, 10, (32,), device="cuda")) for _ in range(12)]
 
     def trained(graphs):
         model.load_state_dict(start)
@@ -430,7 +409,7 @@ def check_arguments():
         losses = []
         for batch in batches:
             losses.append(plan(*batch).clone())
-            if len(losses) == 2:
+            if len(losses) == 8:
                 optimizer.param_groups[0]["lr"] = 1e-4
         found = losses + [t.clone() for t in model.state_dict().values()]
         return found, plan.replayed
@@ -490,7 +469,7 @@ def check_compiled():
     row = Row("resnet18:4:FP32", image=64)
     forward = torch.compile(row.model)
     try:
-        ucudnn.torch.memory(lambda: row.step(forward), budget="1GiB", quiet=True)
+        settled(lambda: row.step(forward), budget="1GiB")
     except ucudnn.InvalidArgument as error:
         return "activation_memory_budget" in str(error), str(error)
     return False, "not refused"
@@ -524,10 +503,9 @@ def images(count=32):
 def tight(step, *example, **options):
     """A plan that needs about the least memory."""
     try:
-        return ucudnn.torch.memory(step, *example, budget=1, quiet=True, **options)
+        return settled(step, *example, budget=1, **options)
     except ucudnn.NoPlan as refused:
-        return ucudnn.torch.memory(step, *example, budget=refused.least, quiet=True,
-                                   **options)
+        return settled(step, *example, budget=refused.least, **options)
 
 
 def check_masks():
@@ -582,8 +560,8 @@ def check_changes():
             model, optimizer, step = small()
             run = step
             if graphs:
-                run = ucudnn.torch.memory(step, *images(), budget="8GiB", graphs=True,
-                                          allow="offload", quiet=True)
+                run = settled(step, *images(), budget="8GiB", graphs=True,
+                              allow="offload")
                 held &= run.replayed
             torch.manual_seed(2)
             batch = images()
@@ -607,7 +585,7 @@ def check_pinning():
     """A step is captured again while another thread pins memory."""
     _, optimizer, step = small()
     batch = images()
-    plan = ucudnn.torch.memory(step, *batch, budget="8GiB", graphs=True, quiet=True)
+    plan = settled(step, *batch, budget="8GiB", graphs=True)
     ended, failed, count = threading.Event(), [], [0]
 
     def pin():

@@ -6,6 +6,8 @@ import ucudnn
 import ucudnn.torch
 from torch import nn
 
+from ucudnn.torch.kept import stateful, unchanged
+
 
 class Block(nn.Module):
     def __init__(self, channels):
@@ -62,12 +64,15 @@ def trained(step, model, steps=3):
     return [torch.tensor(losses), *model.state_dict().values()]
 
 
-def settled(step, *example, **options):
-    """A step that is planned, by calls if there is no example."""
-    run = ucudnn.torch.memory(step, *example, **options)
-    while not run.settled:
-        run()
-    return run
+def settled(step, *example, keep=(), **options):
+    """A step that is planned, by calls after which all is as before."""
+    run = ucudnn.torch.memory(step, *example, keep=keep, **options)
+    with unchanged(stateful(step, keep), torch.device("cpu")):
+        for _ in range(12):
+            run(*example)
+            if run.settled:
+                return run
+    raise AssertionError(f"it is not settled: {run.unlike or run}")
 
 
 def planned(share, allow=("offload", "recompute"), parts=1, **options):

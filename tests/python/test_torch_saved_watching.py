@@ -114,9 +114,7 @@ def test_refuses_hooks_around_the_step():
 
 
 def test_leaves_steps_without_a_backward_pass():
-    """But they are no examples."""
     model = network().eval()
-    assert "no backward pass" in refused(model, data()[0])
     run = ucudnn.torch.memory(lambda x: model(x), budget="1GiB", quiet=True)
     for _ in range(4):
         assert torch.equal(run(data()[0]), model(data()[0]))

@@ -1,4 +1,4 @@
-"""Planned convolutions and fused normalizations on a caller's stream and pointers:
+"""Planned convolutions on a caller's stream and pointers:
 ctypes over the C functions of libucudnn_conv.so (ucudnn/conv.h)."""
 
 from __future__ import annotations
@@ -12,44 +12,6 @@ from ucudnn.library import load
 
 _POINTER = ctypes.c_void_p
 _SIZE = ctypes.c_int64
-
-
-class NormForward(ctypes.Structure):
-    """Addresses, but for the numbers; 0: there is none."""
-
-    _fields_ = [
-        ("x", _POINTER),
-        ("z", _POINTER),
-        ("scale", _POINTER),
-        ("bias", _POINTER),
-        ("running_mean", _POINTER),
-        ("running_variance", _POINTER),
-        ("momentum", ctypes.c_double),
-        ("epsilon", ctypes.c_double),
-        ("y", _POINTER),
-        ("mean", _POINTER),
-        ("inverse_deviation", _POINTER),
-        ("reserve", _POINTER),
-    ]
-
-
-class NormBackward(ctypes.Structure):
-    """Addresses, but for the number; 0: there is none."""
-
-    _fields_ = [
-        ("x", _POINTER),
-        ("dy", _POINTER),
-        ("scale", _POINTER),
-        ("bias", _POINTER),
-        ("mean", _POINTER),
-        ("inverse_deviation", _POINTER),
-        ("reserve", _POINTER),
-        ("epsilon", ctypes.c_double),
-        ("dx", _POINTER),
-        ("dz", _POINTER),
-        ("dscale", _POINTER),
-        ("dbias", _POINTER),
-    ]
 
 
 @functools.lru_cache(maxsize=None)
@@ -85,25 +47,6 @@ def _library() -> ctypes.CDLL:
             [_POINTER] * 5 + [ctypes.c_float] * 2 + [_POINTER, _SIZE],
         ),
         ("free", None, [_POINTER]),
-        (
-            "norm_prepare",
-            ctypes.c_int,
-            [_POINTER, text] + [_SIZE] * 4 + [ctypes.c_int, out],
-        ),
-        ("norm_forward_workspace", _SIZE, [_POINTER]),
-        ("norm_backward_workspace", _SIZE, [_POINTER]),
-        ("norm_reserve", _SIZE, [_POINTER]),
-        (
-            "norm_forward",
-            ctypes.c_int,
-            [_POINTER] * 2 + [ctypes.POINTER(NormForward), _POINTER, _SIZE],
-        ),
-        (
-            "norm_backward",
-            ctypes.c_int,
-            [_POINTER] * 2 + [ctypes.POINTER(NormBackward), _POINTER, _SIZE],
-        ),
-        ("norm_free", None, [_POINTER]),
     ):
         function = getattr(library, f"ucudnn_conv_{name}")
         function.restype, function.argtypes = result, types
@@ -147,47 +90,6 @@ class Convolution:
         """Enqueues out = op(a, b); all are addresses, the stream 0 on a CPU."""
         status = self._run(
             self._handle, stream, a, b, out, 1.0, 0.0, workspace, workspace_size
-        )
-        if status != 0:
-            _check(status)
-
-
-class Normalization:
-    """A batch normalization with the ReLU behind it, and the sum if there is one,
-    as ucudnn/conv.h states it. Any thread may run it."""
-
-    def __init__(self, handle: int) -> None:
-        library = _library()
-        self._handle = handle
-        self._forward = library.ucudnn_conv_norm_forward
-        self._backward = library.ucudnn_conv_norm_backward
-        self._free = library.ucudnn_conv_norm_free
-        self.forward_workspace: int = (
-            library.ucudnn_conv_norm_forward_workspace(handle)
-        )
-        self.backward_workspace: int = (
-            library.ucudnn_conv_norm_backward_workspace(handle)
-        )
-        self.reserve: int = library.ucudnn_conv_norm_reserve(handle)
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", 0):
-            self._free(self._handle)
-
-    def forward(self, stream: int, operands: NormForward, workspace: int) -> None:
-        """Enqueues it, with a workspace of `forward_workspace` bytes."""
-        status = self._forward(
-            self._handle, stream, operands, workspace, self.forward_workspace
-        )
-        if status != 0:
-            _check(status)
-
-    def backward(
-        self, stream: int, operands: NormBackward, workspace: int
-    ) -> None:
-        """Enqueues it, with a workspace of `backward_workspace` bytes."""
-        status = self._backward(
-            self._handle, stream, operands, workspace, self.backward_workspace
         )
         if status != 0:
             _check(status)
@@ -246,18 +148,3 @@ class ConvolutionDevice:
             )
         )
         return [Convolution(handle or 0) for handle in handles]
-
-    def normalization(
-        self, element: str, size: Sequence[int], adds: bool
-    ) -> Normalization:
-        """Of images of `size`, (N, C, H, W), channels last, of "HALF" or "BF16"
-        elements. Raises Error, as on each CPU, for what the device does not
-        fuse."""
-        handle = _POINTER()
-        _check(
-            _library().ucudnn_conv_norm_prepare(
-                self._handle, element.encode(), *size, int(adds),
-                ctypes.byref(handle),
-            )
-        )  # fmt: skip
-        return Normalization(handle.value or 0)

@@ -25,25 +25,12 @@ Result<OperatorApi> LoadOperators() {
   return api;
 }
 
-Result<FusedNormApi> LoadFusedNorm() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto library, OpenCudnn());
-  FusedNormApi api;
-  UCUDNN_FUSED_NORM_FUNCTIONS(UCUDNN_BIND)
-  return api;
-}
-
 #undef UCUDNN_BIND
 
 }  // namespace
 
 Result<const OperatorApi*> LoadedOperators() {
   static const Result<OperatorApi> api = LoadOperators();
-  if (!api) return tl::unexpected<Error>(api.error());
-  return &*api;
-}
-
-Result<const FusedNormApi*> LoadedFusedNorm() {
-  static const Result<FusedNormApi> api = LoadFusedNorm();
   if (!api) return tl::unexpected<Error>(api.error());
   return &*api;
 }

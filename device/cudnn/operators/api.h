@@ -37,28 +37,11 @@ namespace ucudnn::cudnn {
 struct OperatorApi {
   UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_MEMBER)
 };
-
-// Of normalizations fused with what follows them.
-#define UCUDNN_FUSED_NORM_FUNCTIONS(X)                                    \
-  X(CreateActivation, cudnnCreateActivationDescriptor)                    \
-  X(SetActivation, cudnnSetActivationDescriptor)                          \
-  X(DestroyActivation, cudnnDestroyActivationDescriptor)                  \
-  X(ForwardWorkspace,                                                     \
-    cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize)             \
-  X(BackwardWorkspace, cudnnGetBatchNormalizationBackwardExWorkspaceSize) \
-  X(Reserve, cudnnGetBatchNormalizationTrainingExReserveSpaceSize)        \
-  X(Forward, cudnnBatchNormalizationForwardTrainingEx)                    \
-  X(Backward, cudnnBatchNormalizationBackwardEx)
-
-struct FusedNormApi {
-  UCUDNN_FUSED_NORM_FUNCTIONS(UCUDNN_MEMBER)
-};
 #undef UCUDNN_MEMBER
 
-// Each loaded once. kUnavailable without cuDNN; kUnimplemented, naming the
-// function, if it lacks one.
+// Loaded once. kUnavailable without cuDNN; kUnimplemented, naming the function,
+// if it lacks one.
 Result<const OperatorApi*> LoadedOperators();
-Result<const FusedNormApi*> LoadedFusedNorm();
 
 }  // namespace ucudnn::cudnn
 

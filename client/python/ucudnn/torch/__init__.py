@@ -20,10 +20,10 @@ together: share(256, model=model, loss=loss, budget={"H200": "64GiB", "L40S": "2
 
 Then train as before: modules whose convolutions are faster by plan run the plan.
 
->>> train = ucudnn.torch.memory(step, images, labels, budget="16GiB")
+>>> train = ucudnn.torch.memory(step, budget="16GiB")
 
-Then call `train` instead of `step`: saved tensors move to the host and back, or are
-computed again, as planned.
+Then call `train` instead of `step`: after three steps saved tensors move to the host
+and back, or are computed again, as planned.
 Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 

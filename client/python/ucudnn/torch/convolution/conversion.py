@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Dict, Iterator, List, Optional
 
 import torch
 
@@ -11,9 +11,6 @@ from ucudnn.torch.convolution.calls import Call
 from ucudnn.torch.convolution.contest import Operation
 from ucudnn.torch.convolution.planned import PlannedCall
 from ucudnn.torch.convolution.swapping import put, take
-from ucudnn.torch.normalization import swapping as norms_swapping
-from ucudnn.torch.normalization.contest import Norm, lines_of
-from ucudnn.torch.normalization.swapping import Fused
 from ucudnn.torch.timing import Time
 
 _NAMES = {
@@ -64,24 +61,19 @@ class Layer:
 
 class Conversion:
     """What `convert` did. `layers` has each convolution's times and reasons,
-    `norms` each batch normalization's, `before` and `after` the whole pass,
-    forward and backward, in milliseconds.
+    `before` and `after` the whole pass, forward and backward, in milliseconds.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         layers: List[Layer],
-        norms: Sequence[Norm] = (),
-        fused: Optional[Mapping[str, Fused]] = None,
     ) -> None:
         self.layers = layers
-        self.norms = list(norms)
         self.before: Optional[Time] = None
         self.after: Optional[Time] = None
         self.why = ""  # why nothing was converted
         self._modules = dict(model.named_modules())
-        self._fused = dict(fused or {})
         self._calls: Dict[str, List[PlannedCall]] = {}
         for layer in layers:
             plans = {
@@ -97,8 +89,8 @@ class Conversion:
 
     @property
     def converted(self) -> List[str]:
-        """The names of the modules that run plans, or that are fused."""
-        return [] if self.why else [*self._calls, *self._fused]
+        """The names of the modules that run plans."""
+        return [] if self.why else list(self._calls)
 
     @property
     def workspace(self) -> int:
@@ -124,15 +116,11 @@ class Conversion:
         """Runs the plans, after `revert`."""
         for name, calls in self._calls.items():
             put(self._modules[name], tuple(calls))
-        for name, fused in self._fused.items():
-            norms_swapping.put(self._modules[name], fused)
 
     def revert(self) -> None:
         """Makes the model what it was."""
         for name in self._calls:
             take(self._modules[name])
-        for name in self._fused:
-            norms_swapping.take(self._modules[name])
 
     def keep_if_faster(self) -> None:
         """Reverts if the whole pass, as measured, is not faster."""
@@ -156,7 +144,6 @@ class Conversion:
         lines.append(
             f"convolutions: {before:.3f} ms before, {after:.3f} ms after"
         )
-        lines += lines_of(self.norms)
         if self.before is not None and self.after is not None:
             lines.append(
                 f"forward and backward pass: {self.before.ms:.3f} ms before, "

@@ -25,9 +25,6 @@ from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import take, why_not, why_other
 from ucudnn.torch.devices import current, device_of, slice_units
-from ucudnn.torch.normalization import swapping as norms_swapping
-from ucudnn.torch.normalization.contest import decide
-from ucudnn.torch.normalization.finding import find
 from ucudnn.torch.timing import Time, times_of
 
 _devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
@@ -41,7 +38,6 @@ def convert(
     enforce_limit: bool = False,
     seconds: Optional[float] = None,
     graphs: bool = False,
-    normalizations: bool = False,
     quiet: bool = False,
     **keywords: Any,
 ) -> Conversion:
@@ -68,12 +64,6 @@ def convert(
     PyTorch and planned, or why it stays; returns them, with `revert()`. What there is
     no memory to measure stays PyTorch's.
 
-    With `normalizations`, an experiment that will be removed, a `BatchNorm2d` that a
-    ReLU follows, or a sum and then a ReLU, becomes one operation with them each way
-    where the example shows that nothing else uses its result, and where that is
-    faster: on GPUs, in training. It then returns a tensor that is computed by what
-    uses it, and has another class until `revert()`.
-
     Raises InvalidArgument for sizes that are none, for a model without convolutions,
     with lazy modules that have not run, or whose passes wait for other ranks;
     LibraryNotFound without libucudnn_conv.
@@ -92,12 +82,11 @@ def convert(
     device = _device_of(inner, example)
     for module in inner.modules():
         take(module)  # plans of an earlier call would hide their convolutions
-        norms_swapping.take(module)
     with current(device):
         try:
             conversion = _planned(
                 inner, device, example, keywords, Contest(open_device(device), seconds),
-                limit, total, enforce_limit, normalizations,
+                limit, total, enforce_limit,
             )  # fmt: skip
         except torch.OutOfMemoryError:
             conversion = Conversion(inner, [])
@@ -120,7 +109,6 @@ def _planned(
     limit: int,
     total: Optional[int],
     enforces: bool,
-    normalizations: bool,
 ) -> Conversion:
     """What the model runs, planned; leaves the model as it is."""
     with buffers_kept(model, device):
@@ -131,17 +119,12 @@ def _planned(
             f"a {type(model).__name__} that ran no convolution",
             "a model with convolutions is accepted",
         )
-    found = {}
-    if normalizations:
-        with buffers_kept(model, device):
-            found = find(model, example, keywords)
     layers = _layers(model, seen, device)
     with torch.no_grad(), torch.random.fork_rng(
         devices=[device] if device.type == "cuda" else []
     ), _without_autocast(device):
         plan_layers(layers, contest, limit, total, enforces)
-        norms, fused = decide(open_device(device), found)
-    return Conversion(model, layers, norms, fused)
+    return Conversion(model, layers)
 
 
 # Layers whose forward passes wait for other ranks, which measure other numbers of them.

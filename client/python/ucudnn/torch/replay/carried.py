@@ -121,16 +121,11 @@ class Carried:
             elif parameter.grad is not kept:
                 kept.copy_(parameter.grad)
 
-    def put_back(self, away: Sequence[State], first: bool) -> None:
-        """After a replay, where other code looks for them. The memory of gradients
-        that the `first` step made is the next one's."""
+    def put_back(self, away: Sequence[State]) -> None:
+        """After a replay, where other code looks for them."""
         for one in away:
             one.optimizer.state[one.parameter][one.name] = one.tensor
-        for parameter, gradient in self._made:
-            made = None if first else gradient
-            if parameter.grad is not made:
-                parameter.grad = made
-        for parameter, gradient in self._added:
+        for parameter, gradient in (*self._made, *self._added):
             if parameter.grad is not gradient:
                 parameter.grad = gradient
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 import torch
 
@@ -32,8 +32,8 @@ def refuse_without_gpu(device: torch.device) -> None:
 
 
 class Replay:
-    """A step that was captured. If its optimizers had no state yet, the step that
-    makes it is a graph of its own."""
+    """A step that was captured. While state of its optimizers is away, steps that make
+    it are enqueued."""
 
     def __init__(
         self,
@@ -71,14 +71,13 @@ class Replay:
         if self._carried is None:
             return self._run()
         away = self._carried.away()
-        first = any(not isinstance(one.now, torch.Tensor) for one in away)
-        captured = self._first if first else self._each
-        if captured is None:
-            return self._run()  # makes the state
+        if any(not isinstance(one.now, torch.Tensor) for one in away):
+            return self._run()
+        assert self._captured is not None
         self._carried.put_in(away)
-        captured.graph.replay()
-        self._carried.put_back(away, first)
-        return captured.result
+        self._captured.graph.replay()
+        self._carried.put_back(away)
+        return self._captured.result
 
     def _follow(self) -> None:
         """Captures the step again if something has changed that it read. Raises
@@ -107,8 +106,7 @@ class Replay:
             self._enqueue(error)
 
     def _release(self) -> None:
-        self._first: Optional[Captured] = None
-        self._each: Optional[Captured] = None
+        self._captured: Optional[Captured] = None
         self._carried: Optional[Carried] = None
 
     def _enqueue(self, error: Exception) -> None:
@@ -138,7 +136,8 @@ class Replay:
             for parameter in self._touched.added:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
-            self._first, self._each = _captured(self._run, self._objects, capturing)
+            capturing.warm_up(self._run)  # makes state of optimizers that is missing
+            self._captured = _captured(self._run, self._objects, capturing)
             self._carried = Carried(self._objects, self._touched)
         self._frozen = Frozen(self._step, self._objects)
         self.peak = capturing.peak
@@ -156,25 +155,12 @@ def _warm_up(
 
 def _captured(
     run: Callable[[], Any], objects: List[Any], capturing: Capturing
-) -> Tuple[Optional[Captured], Captured]:
-    """The first step if it makes state of optimizers, and each later one."""
-    first, (each, numbers, makes) = None, _capture(run, objects, capturing)
-    if makes:
-        first, (each, numbers, makes) = each, _capture(run, objects, capturing)
-    if makes:
+) -> Captured:
+    numbers = numbers_of(objects)
+    known = {id(one.tensor) for one in state_of(objects)}
+    captured = capturing.capture(run)
+    if any(id(one.tensor) not in known for one in state_of(objects)):
         raise RuntimeError("an optimizer makes new tensors of state in each step")
     if numbers != numbers_of(objects):
         raise RuntimeError("an optimizer or a scheduler counts in Python's numbers")
-    return first, each
-
-
-def _capture(
-    run: Callable[[], Any], objects: List[Any], capturing: Capturing
-) -> Tuple[Captured, List[Any], bool]:
-    """Also the numbers before, and whether it makes state of optimizers."""
-    numbers = numbers_of(objects)
-    before = state_of(objects)
-    captured = capturing.capture(run)
-    known = {id(one.tensor) for one in before}
-    makes = any(id(one.tensor) not in known for one in state_of(objects))
-    return captured, numbers, makes
+    return captured

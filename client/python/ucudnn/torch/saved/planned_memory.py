@@ -61,9 +61,10 @@ def memory(
     page-locked host memory that stays taken while the plan lives.
 
     With `step`, a function that is called in place of it: memory(step, budget=...)(x, y)
-    is `with ...: step(x, y)`. With `graphs`, too, it is captured once it has been
-    planned, and calls replay it as a CUDA graph (PlannedStep says how, and what
-    `keep` is for), for arguments like `example` and `keywords`.
+    is `with ...: step(x, y)`. An `example` of its arguments, which is not run, tells the
+    device, and is what `check()` runs. With `graphs`, too, it is captured once it has
+    been planned, and calls replay it as a CUDA graph (PlannedStep says how, and what
+    `keep` is for).
 
     The third step raises NoPlan with a budget that is accepted as `least`; later shapes
     get their least budget, after a warning. Raises InvalidArgument for a host budget

@@ -3,42 +3,32 @@ wanted."""
 
 from __future__ import annotations
 
-import inspect
 import statistics
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
-from torch.nn.parallel import DataParallel, DistributedDataParallel
-
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.kept import stateful, unchanged
+from ucudnn.torch.kept import stateful
 from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.replay.inputs import Inputs
 from ucudnn.torch.replay.replaying import Replay, refuse_without_gpu
 from ucudnn.torch.saved.step_memory import StepMemory
 from ucudnn.torch.saved.plans import MemoryCheck
 
-# Of an example: those that are recorded, and those whose copies are timed.
-_MOST_STEPS = 12
-
 
 class PlannedStep:
     """Called in place of a step, runs it within a StepMemory, which tells the plan.
 
-    With an example, or if it takes no arguments, it is planned at once, by steps on it after which all is as before,
-    as far as `step` names what it changes, or `keep` does; else, or if it uses a DDP,
-    whose ranks would wait for each other, by its first calls.
-
     With `graphs` the step is captured once its plan is settled, and calls replay it as
     a CUDA graph, which costs the host next to nothing. Calls copy the tensors among
-    their arguments into copies of the example's, or of the first call's, and return
-    what the captured step did, in tensors that the next call overwrites. Whatever the
-    step hands to the next step must stay in the same tensors. It is captured again when
-    something has changed that it read from Python: an optimizer's option, such as a
-    learning rate, or its parameters; modes and numbers of modules, parameters, and
-    numbers and tensors that the step names. A step that cannot be captured, because it
-    waits for the GPU, or that changes in each call, is enqueued, after a warning.
-    Capturing runs three steps, after which all is as before. Raises InvalidArgument for
-    arguments unlike the first.
+    their arguments into copies of the first call's, and return what the captured step
+    did, in tensors that the next call overwrites. Whatever the step hands to the next
+    step must stay in the same tensors. It is captured again when something has changed
+    that it read from Python: an optimizer's option, such as a learning rate, or its
+    parameters; modes and numbers of modules, parameters, and numbers and tensors that
+    the step names. A step that cannot be captured, because it waits for the GPU, or that
+    changes in each call, is enqueued, after a warning. Capturing runs three steps, after
+    which all is as before, as far as `step` names what it changes, or `keep` does.
+    Raises InvalidArgument for arguments unlike the first.
     """
 
     def __init__(
@@ -55,32 +45,11 @@ class PlannedStep:
         self._graphs = graphs
         self._replay: Optional[Replay] = None
         self._inputs: Optional[Inputs] = None
-        with_state = [v for v in example if hasattr(v, "load_state_dict")]
-        self._objects = stateful(step, [*keep, *with_state])
         if graphs:
             refuse_without_gpu(within.device)
+            with_state = [v for v in example if hasattr(v, "load_state_dict")]
+            self._objects = stateful(step, [*keep, *with_state])
         self._example = example, keywords
-        if _takes(step, example, keywords) and not any(map(_waits, self._objects)):
-            self._plan_by(example, keywords)
-
-    def _plan_by(self, example: Tuple[Any, ...], keywords: Dict[str, Any]) -> None:
-        if self._graphs:
-            self._inputs = Inputs(example, keywords, self._within.device)
-            example, keywords = self._inputs.arguments, self._inputs.keywords
-        with unchanged(self._objects, self._within.device):
-            for _ in range(_MOST_STEPS):
-                self._run(example, keywords)
-                if self._within.settled:
-                    break
-            else:
-                raise refuse(
-                    "memory: the step",
-                    self._within.unlike or "no backward pass in it needs a saved tensor",
-                    "a whole training step, with its forward and backward pass, that "
-                    "saves the same shapes each time is accepted as an example",
-                )
-        if self._graphs:
-            self._capture()
 
     def _capture(self) -> None:
         assert self._inputs is not None
@@ -148,16 +117,3 @@ class PlannedStep:
             plan.predicted_ms, statistics.median(laps), plan.predicted_peak,
             self._replay.peak,
         )  # fmt: skip
-
-
-def _takes(
-    step: Callable[..., Any], example: Tuple[Any, ...], keywords: Dict[str, Any]
-) -> bool:
-    """Whether the example is one; none is that of a step without arguments."""
-    if example or keywords:
-        return True
-    return not inspect.signature(step).parameters
-
-
-def _waits(one: Any) -> bool:
-    return isinstance(one, (DataParallel, DistributedDataParallel))

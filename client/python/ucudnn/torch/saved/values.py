@@ -20,8 +20,6 @@ OPERATORS = {
     "cat", "max_pool2d_with_indices", "avg_pool2d", "_to_copy", "convolution",
 }  # fmt: skip
 NORMALIZATIONS = {"native_batch_norm", "cudnn_batch_norm"}
-# One operator for a normalization, the sum and the ReLU behind it.
-_FUSED = "norm_sum_relu"
 # Narrower types for the indices of pools, the smallest first.
 _INDICES = [torch.int16, torch.uint16, torch.int32]
 
@@ -116,14 +114,12 @@ class OperatorRecorder(TorchDispatchMode):
             value = Value(call if whole else None, index, node)
             call.outputs.append(value)
             self._values[key] = value
-        if call.name == _FUSED and call.outputs[0].call is not None:
-            self._values[key_of(result[0])] = _unfused(call, layout_of(result[0]))
         return result
 
     def _sources(self, func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
         """The arguments with Sources in place of tensors, of what can run again."""
         name = func._schema.name.partition("::")[2]
-        if name not in {*OPERATORS, *NORMALIZATIONS, _FUSED}:
+        if name not in {*OPERATORS, *NORMALIZATIONS}:
             return (), {}
         return self._source(args), {n: self._source(v) for n, v in kwargs.items()}
 
@@ -142,26 +138,6 @@ class OperatorRecorder(TorchDispatchMode):
         if value is None:  # an input, which may be saved later
             value = self._values[key_of(item)] = Value(None, 0)
         return Source(value, None, layout_of(item), item.requires_grad)
-
-
-def _unfused(call: Call, layout: Layout) -> Value:
-    """The first result of _FUSED as made by the operators that it stands for."""
-    taken, addend, weight, bias = call.args[:4]
-    eps = call.args[7]
-    aten = torch.ops.aten
-    normal = Call(
-        aten.native_batch_norm.default,
-        (taken, weight, bias, None, None, True, 0.0, eps), {}, call.hook, call.node,
-    )  # fmt: skip
-    value = Value(normal, 0, call.node)
-    normal.outputs = [value, *call.outputs[1:3]]
-    behind = [] if addend is None else [(aten.add.Tensor, (addend,))]
-    for func, others in [*behind, (aten.relu.default, ())]:
-        args = Source(value, None, layout), *others
-        value = Value(Call(func, args, {}, call.hook, call.node), 0, call.node)
-        assert value.call is not None
-        value.call.outputs = [value]
-    return value
 
 
 def narrow_types(value: Value) -> List[torch.dtype]:

@@ -1,1 +1,0 @@
-"""Batch normalizations of models, fused with what follows them."""
