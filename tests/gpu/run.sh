@@ -66,7 +66,8 @@
 #              DIR/torch-share.md, all steps are in DIR/torch-share.json. Needs
 #              torchvision. Five minutes; UCUDNN_ROWS ("checks overhead resnet18
 #              resnet50", and "one-gpu" for what one GPU can show) selects
-#              sections. Also runs the example of client/examples/torch and the
+#              sections (shares with budgets: tests/gpu/torch_share_budgets.py -o DIR).
+#              Also runs the example of client/examples/torch and the
 #              package's tests of ucudnn.torch
 #   convert    ucudnn.torch.convert: whole steps of VGG-16, AlexNet and ResNet-18 in
 #              FP32, TF32 and half, enqueued and as CUDA graphs, against PyTorch with

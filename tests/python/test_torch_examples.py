@@ -41,6 +41,29 @@ def test_convert_runs_as_it_stands(tmp_path):
     assert len(losses) == 5 and losses[-1] < losses[0]
 
 
+def test_share_budget_runs_on_two_ranks(tmp_path):
+    with open(os.path.join(EXAMPLES, "share_budget.py")) as file:
+        # Without a compiler of C++, which takes its time.
+        source = file.read().replace(
+            "device=device, ", 'device=device, options={"compiler": "aot_eager"}, '
+        )
+    script = tmp_path / "share_budget.py"
+    script.write_text(source)
+    ran = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone",
+         "--nproc-per-node", "2", script],
+        env=dict(
+            os.environ, UCUDNN_CACHE_DIR=str(tmp_path), OMP_NUM_THREADS="1",
+            CUDA_VISIBLE_DEVICES="",
+        ),
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    told = re.findall(r"^rank (\d) .*: (\d+) images, .* within (\d+) MiB", ran.stdout, re.M)
+    assert sum(int(images) for _, images, _ in told) == 32
+    assert [(rank, size) for rank, _, size in told] == [("0", "16"), ("1", "2")]
+
+
 @pytest.fixture
 def frameworks(monkeypatch, tmp_path):
     """Where the examples write, on the CPU, with the backend that an installed package

@@ -2,7 +2,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from ucudnn.torch.parallel import measuring
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.measuring import Measuring, starting_batches
 from ucudnn.torch.profiling import StepProfile
@@ -27,24 +26,23 @@ class Alone:
         return compute()
 
 
-def planned(monkeypatch, ms, batch, others, fits=10**9, **options):
+def planned(ms, batch, others, fits=10**9, **options):
     """The plan where a step on b images takes ms(b), and the batches that were
     measured for it."""
     seen = []
 
-    def profile(step, batches, kind, **_):
+    def profile(batches):
         seen.extend(batches)
         for b in batches:
             step(b)
         told = {b: ms(b) for b in batches if b <= fits}
         if max(batches) <= fits:
-            return StepProfile(kind, told)
-        return StepProfile(kind, {**told, fits: ms(fits)}, fits)
+            return StepProfile(device.kind, told)
+        return StepProfile(device.kind, {**told, fits: ms(fits)}, fits)
 
-    monkeypatch.setattr(measuring, "profile", profile)
     device = SimpleNamespace(kind="here", device=torch.device("cpu"))
     step = options.pop("step", lambda b: None)
-    job = Measuring(Alone(others), device, step, name="step", **options)
+    job = Measuring(Alone(others), device, profile, name="step", **options)
     plan = job.plan(batch, idle=False)
     return [rank.batch for rank in plan.ranks], plan.predicted_ms, seen
 
@@ -60,10 +58,10 @@ def test_begins_around_the_even_share():
     assert starting_batches(2, 2) == [1]
 
 
-def test_measures_what_it_plans(monkeypatch):
+def test_measures_what_it_plans():
     # A step that interpolation from parts of the even share misses.
     shares, predicted, seen = planned(
-        monkeypatch, lambda b: b + 20 * (b > 150), 256,
+        lambda b: b + 20 * (b > 150), 256,
         [slow(lambda b: 4.0 * b)],
     )  # fmt: skip
     assert shares[0] in seen
@@ -74,31 +72,31 @@ def test_measures_what_it_plans(monkeypatch):
     assert len(seen) < 12
 
 
-def test_measures_few_batches_of_equal_ranks(monkeypatch):
+def test_measures_few_batches_of_equal_ranks():
     shares, _, seen = planned(
-        monkeypatch, lambda b: b, 256, [StepProfile("here")]
+        lambda b: b, 256, [StepProfile("here")]
     )
     assert shares == [128, 128]
     assert seen == [16, 32, 64, 128]
 
 
-def test_looks_beyond_the_even_share_before_it_gives_up(monkeypatch):
+def test_looks_beyond_the_even_share_before_it_gives_up():
     little = StepProfile("there", {1: 1.0, 30: 30.0}, 30)
     shares, _, _ = planned(
-        monkeypatch, lambda b: 3.0 * b, 128, [little], micro_steps=1
+        lambda b: 3.0 * b, 128, [little], micro_steps=1
     )
     assert shares == [98, 30]
 
 
-def test_gives_a_slow_rank_less_than_the_first_batches(monkeypatch):
+def test_gives_a_slow_rank_less_than_the_first_batches():
     shares, _, seen = planned(
-        monkeypatch, lambda b: 100.0 * b, 64, [slow(float)]
+        lambda b: 100.0 * b, 64, [slow(float)]
     )
     assert shares == [1, 63]
     assert 1 in seen
 
 
-def test_gives_two_images_where_one_cannot_be_computed(monkeypatch, tmp_path):
+def test_gives_two_images_where_one_cannot_be_computed(tmp_path):
     def step(b):
         if b == 1:
             raise ValueError("Expected more than 1 value per channel")
@@ -106,7 +104,7 @@ def test_gives_two_images_where_one_cannot_be_computed(monkeypatch, tmp_path):
     cache = StepCache(tmp_path)
     for _ in range(2):
         shares, _, _ = planned(
-            monkeypatch, lambda b: 100.0 * b, 64, [slow(float)],
+            lambda b: 100.0 * b, 64, [slow(float)],
             step=step, cache=cache,
         )  # fmt: skip
         assert shares == [2, 62]

@@ -13,7 +13,8 @@ again, as planned.
 >>> loader = DataLoader(dataset, shares.batch, sampler=sampler, drop_last=True)
 
 Then train as with plain DistributedDataParallel: gradients are means over the
-whole mini-batch, whatever each rank's share of it.
+whole mini-batch, whatever each rank's share of it. Batches and budgets of memory
+together: share(256, model=model, loss=loss, budget={"H200": "64GiB", "L40S": "24GiB"}).
 
 >>> ucudnn.torch.convert(model, images)           # as you train: in autocast
 

@@ -33,6 +33,9 @@ class StepProfile:
     ms: Dict[int, float] = field(default_factory=dict)  # by batch
     largest: Optional[int] = None  # batch that fits; None: memory did not end
     least: int = 1  # batch that can be computed
+    # Of plans within a budget: that, in bytes, and what no plan of the batch beats.
+    budget: Optional[int] = None
+    bound_ms: Dict[int, float] = field(default_factory=dict)
 
 
 def profile(
@@ -104,7 +107,7 @@ def _measured(
         if not warm:
             _warm_up(step, batch, clock)
             warm = True
-        times[batch] = _median_ms(step, batch, clock)
+        times[batch] = median_ms(step, batch, clock)
         fits = batch
     if ends is None:
         return StepProfile(kind, times)
@@ -118,7 +121,7 @@ def _measured(
         fits -= -(-fits // _SPARED)
     times = {b: ms for b, ms in times.items() if b <= fits}
     if fits > 0 and fits not in times:
-        times[fits] = _median_ms(step, fits, clock)
+        times[fits] = median_ms(step, fits, clock)
     return StepProfile(kind, times, fits)
 
 
@@ -156,7 +159,8 @@ def _warm_up(step: Step, batch: int, clock: StepClock) -> None:
         clock.laps(lambda: step(batch), 2)
 
 
-def _median_ms(step: Step, batch: int, clock: StepClock) -> float:
+def median_ms(step: Step, batch: int, clock: StepClock) -> float:
+    """Of repeats until it is known to half a percent or a second has passed."""
     clock.laps(lambda: step(batch), 1)
     laps: List[float] = []
     begun = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -78,6 +78,16 @@ def compile(
     if isinstance(model, torch.nn.Module):
         _jobs[model] = job
     return compiled
+
+
+def split_options(given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """What `compile` is given, as Job's options and Inductor's."""
+    ours = {name: given[name] for name in _OPTIONS if name in given}
+    compiler = ours.get("compiler", "inductor")
+    inductor = _inductor_options(
+        compiler, given.get("mode"), given.get("options"), False
+    )
+    return ours, inductor
 
 
 def _inductor_options(

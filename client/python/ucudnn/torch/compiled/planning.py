@@ -6,6 +6,8 @@ the graphs as one recorded step, which libucudnn_solve plans.
 
 from __future__ import annotations
 
+import copy
+import math
 from dataclasses import dataclass, field
 from typing import (
     Any,
@@ -18,6 +20,8 @@ from typing import (
     Sequence,
     Tuple,
 )
+
+import torch
 
 from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
@@ -135,14 +139,17 @@ def planned(
     scales: Scales = Scales(),
     way: Way = Way(),
 ) -> Choice:
+    return fastest(Step(parts, around, scales), budget, way)
+
+
+def fastest(step: Step, budget: Optional[int], way: Way = Way()) -> Choice:
     """The fastest plan within `budget` bytes; without one, or where PyTorch's choice
     needs no more, that. If what leaves exceeds the host's budget, nothing does. Raises
     NoPlan with the least budget."""
-    step = _Step(parts, around, scales)
     plain, forward_us = step.plain(), step.forward_us()
     if budget is None or plain.peak <= budget:
-        stay: List[Optional[Layout]] = [None] * len(parts)
-        return Choice(stay, plain, plain, forward_us, plain.us, False, scales)
+        stay: List[Optional[Layout]] = [None] * len(step.ranges)
+        return Choice(stay, plain, plain, forward_us, plain.us, False, step.scales)
     try:
         answer = _solved(step, budget, way)
         if way.host_budget is not None and step.pinned(answer) > way.host_budget:
@@ -151,7 +158,7 @@ def planned(
         if error.least is None:
             raise
         least = error.least
-        if parts[0].described.device.type == "cuda":
+        if step.device.type == "cuda":
             least += least // _BETWEEN + _SLACK
         raise NoPlan(
             f"compile: budget: {budget} bytes; the least that is accepted is {least}",
@@ -160,11 +167,50 @@ def planned(
     predicted, layouts = step.followed(answer)
     return Choice(
         layouts, predicted, plain, forward_us, answer.lower_bound_us, answer.cut_off,
-        scales, step.pinned(answer),
+        step.scales, step.pinned(answer),
     )  # fmt: skip
 
 
-def _solved(step: _Step, budget: int, way: Way) -> RecordedPlan:
+def without_slack(budget: int, device: torch.device) -> int:
+    """The bytes that may be predicted of steps that are within a budget."""
+    if device.type != "cuda":
+        return budget
+    return -(-max(0, budget - _SLACK) * _BETWEEN // (_BETWEEN + 1))
+
+
+def between(some: Step, others: Step, part: float) -> Optional[Step]:
+    """The step that is so far from one to another, which differ by their batch: all sizes
+    and times are on the line through both. None if they differ otherwise, too."""
+    step = copy.copy(some)
+    try:
+        step.segments, step.tensors, sums = _blended(
+            [some.segments, some.tensors, [{"bytes": some.extra}]],
+            [others.segments, others.tensors, [{"bytes": others.extra}]],
+            part,
+        )
+    except ValueError:
+        return None
+    step.extra = sums[0]["bytes"]
+    return step
+
+
+def _blended(some: Any, others: Any, part: float, number: bool = False) -> Any:
+    if isinstance(some, dict) and some.keys() == others.keys():
+        return {
+            name: _blended(one, others[name], part, name in ("bytes", "time_us"))
+            for name, one in some.items()
+        }
+    if isinstance(some, list) and len(some) == len(others):
+        return [_blended(one, other, part) for one, other in zip(some, others)]
+    if number:
+        mixed = some + (others - some) * part
+        return math.ceil(mixed) if isinstance(some, int) else mixed
+    if some != others:
+        raise ValueError
+    return some
+
+
+def _solved(step: Step, budget: int, way: Way) -> RecordedPlan:
     out, back = way.link or (1.0, 1.0)
     link = {"d2h_bytes_per_us": out, "h2d_bytes_per_us": back}
     return solve_recorded_step(
@@ -176,13 +222,14 @@ def _solved(step: _Step, budget: int, way: Way) -> RecordedPlan:
     )
 
 
-class _Step:
+class Step:
     """The graphs as segments and tensors of solver/memory/recorded_step.h."""
 
     def __init__(
         self, parts: Sequence[Part], around: Surroundings, scales: Scales
     ) -> None:
         self.scales = scales
+        self.device = parts[0].described.device
         self.segments: List[Dict[str, Any]] = []
         self.tensors: List[Dict[str, Any]] = []
         self.owner: List[Tuple[int, int]] = []  # by tensor: graph, value

@@ -231,6 +231,34 @@ def size_key(module: Any, arguments: Sequence[Any]) -> Tuple[Any, ...]:
     )
 
 
+@contextlib.contextmanager
+def compiled_once(model: Any, backend: Callable[..., Any]) -> Iterator[Any]:
+    """A function that calls a model, and whose graphs go to a backend. Neither counts
+    among what Dynamo compiles of the model at most."""
+
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        return model(*arguments, **keywords)
+
+    run.__code__ = run.__code__.replace()  # with which Dynamo keeps its graphs
+    with torch._dynamo.config.patch(recompile_limit=1 << 10):
+        yield torch.compile(run, backend=backend, dynamic=False)
+
+
+def blank_outputs(module: Any) -> List[Any]:
+    """What one of Dynamo's graphs returns, but zeros, which no graph computed."""
+
+    def blank(node: Any) -> Any:
+        if not isinstance(node, torch.fx.Node):
+            return node
+        value = node.meta["example_value"]
+        zeros = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        ).zero_()
+        return zeros.requires_grad_(value.requires_grad)
+
+    return [blank(node) for node in module.graph.output_node().args[0]]
+
+
 def faked(arguments: Sequence[Any]) -> List[Any]:
     """Tensors of the same sizes that have no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode

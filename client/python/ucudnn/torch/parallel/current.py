@@ -73,6 +73,20 @@ class CurrentShares:
         return self._own.micro_steps
 
     @property
+    def budgets(self) -> List[Optional[int]]:
+        """The bytes that each rank's plan keeps to; None: it is not planned, or as much
+        as there is."""
+        return [share.budget for share in self._plan.ranks]
+
+    @property
+    def bound_ms(self) -> Optional[float]:
+        """What no plans of these shares within the budgets beat; None if a rank is not
+        planned."""
+        bounds = [share.bound_ms for share in self._plan.ranks]
+        known = [ms for ms in bounds if ms is not None]
+        return max(known) if len(known) == len(bounds) else None
+
+    @property
     def predicted_ms(self) -> Optional[float]:
         """The predicted time of a step, that of the slowest rank; of a coordinator's
         plan or a session convolutions only. None if nothing was measured."""

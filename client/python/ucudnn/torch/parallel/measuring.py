@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
+from dataclasses import replace
+from typing import Callable, Dict, List, Optional, Sequence, Set
 
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.planning import SharePlan, StepTable, plan_shares
 from ucudnn.torch.parallel.ranks import Ranks
-from ucudnn.torch.profiling import Step, StepProfile, profile
+from ucudnn.torch.profiling import StepProfile
 
 _ROUNDS = 12  # of planning and measuring what was planned
 _EARLY = 0.98  # of a step's time: a rank that needs less may take more images
 
 
 class Measuring:
-    """The times of one step on all kinds of a job's devices. Collective: all
-    ranks make the same calls. Of the ranks of one kind, the first measures, while
-    the others wait."""
+    """The times of one step on all kinds of a job's devices, by what `profile` tells
+    of batches on this rank's. Collective: all ranks make the same calls. Of the ranks of
+    one kind, the first measures, while the others wait."""
 
     def __init__(
         self,
         ranks: Ranks,
         device: Device,
-        step: Step,
+        profile: Callable[[List[int]], StepProfile],
         *,
-        name: str,
-        keep: Iterable[Any] = (),
+        name: str = "",
         cache: Optional[StepCache] = None,
         micro_steps: Optional[int] = None,
     ) -> None:
         self._ranks = ranks
         self._device = device
-        self._step = step
-        self._keep = list(keep)
+        self._profile = profile
         self._cache = cache or StepCache("")
         self._micro_steps = micro_steps
         cached = ranks.gather(self._cache.read(name, device.kind))
@@ -111,7 +110,6 @@ class Measuring:
 
     def _measure(self, wanted: Dict[str, Set[int]]) -> None:
         kind = self._device.kind
-        first = self.kinds.index(kind) == self._ranks.rank
         known = self._known[kind]
         batches = sorted(
             b
@@ -123,36 +121,37 @@ class Measuring:
             del batches[0]  # may fail, so it is measured alone
 
         def run() -> StepProfile:
-            if not first or not batches:
+            if not batches:
                 return StepProfile(kind)
             try:
-                return profile(
-                    self._step,
-                    batches,
-                    keep=self._keep,
-                    device=self._device.device,
-                    kind=kind,
-                )
+                return self._profile(batches)
             except Exception:
                 # BatchNorm refuses the single values that one image may give.
                 if batches != [1] or not known.ms:
                     raise
                 return StepProfile(kind, least=2)
 
-        for measured in self._ranks.agree(run):
-            self.measured_here += len(measured.ms)
+        self.measured_here += self.revise(run)
+
+    def revise(self, run: Callable[[], StepProfile]) -> int:
+        """Adds what `run` tells on the first rank of each kind: so many batches."""
+        kind = self._device.kind
+        first = self.kinds.index(kind) == self._ranks.rank
+        told = self._ranks.agree(lambda: run() if first else StepProfile(kind))
+        for measured in told:
             self._add(measured)
+        return sum(len(measured.ms) for measured in told)
 
     def _add(self, measured: StepProfile) -> None:
         known = self._known.get(measured.kind, StepProfile(measured.kind))
-        largest = measured.largest
-        if largest is None:
-            largest = known.largest
-        self._known[measured.kind] = StepProfile(
-            measured.kind,
-            {**known.ms, **measured.ms},
-            largest,
-            max(known.least, measured.least),
+        largest, budget = measured.largest, measured.budget
+        self._known[measured.kind] = replace(
+            known,
+            ms={**known.ms, **measured.ms},
+            largest=known.largest if largest is None else largest,
+            least=max(known.least, measured.least),
+            budget=known.budget if budget is None else budget,
+            bound_ms={**known.bound_ms, **measured.bound_ms},
         )
 
 

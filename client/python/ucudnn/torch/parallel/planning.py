@@ -8,12 +8,14 @@ from typing import List, Optional, Sequence
 
 from ucudnn.errors import NoPlan
 from ucudnn.profiles import Time, Times
+from ucudnn.sizes import size_text
 from ucudnn.solve import assign
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.profiling import StepProfile
 
 _WORTH_UNEVENNESS = 0.99  # of the even step's time; less is noise
 _WORTH_IDLING = 0.98  # of the step's time
+WORTH_CHANGING = 0.98  # of the step's time
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class RankShare:
     first_image: int  # index in the mini-batch
     micro_steps: int  # passes that the share takes; 1 if it fits in memory
     ms: Optional[float]  # predicted; None: unknown
+    budget: Optional[int] = None  # bytes that its plan keeps to; None: not planned
+    bound_ms: Optional[float] = None  # that no plan of the batch beats
 
 
 @dataclass(frozen=True)
@@ -69,14 +73,23 @@ class StepTable:
 
     def scaled(self, factor: float) -> StepTable:
         """The same, with all times longer by a factor."""
+        told = self._measured
         times = {b: ms * factor for b, ms in zip(self._batches, self._ms)}
-        return StepTable(
-            replace(self._measured, ms=times), self._micro_steps, self.least
-        )
+        bounds = {b: ms * factor for b, ms in told.bound_ms.items()}
+        told = replace(told, ms=times, bound_ms=bounds)
+        return StepTable(told, self._micro_steps, self.least)
 
     @property
     def kind(self) -> str:
         return self._measured.kind
+
+    @property
+    def budget(self) -> Optional[int]:
+        return self._measured.budget
+
+    def bound_ms(self, batch: int) -> Optional[float]:
+        """What no plan of a batch beats, where that is known."""
+        return self._measured.bound_ms.get(batch)
 
     @property
     def most(self) -> int:
@@ -164,11 +177,17 @@ def given_shares(
     for rank, (batch, table) in enumerate(zip(batches, tables)):
         ms = table.ms(batch) if batch else 0.0
         passes = max(1, table.micro_steps(batch)) if batch else 1
-        ranks.append(RankShare(batch, first, passes, ms))
+        ranks.append(
+            RankShare(batch, first, passes, ms, table.budget, table.bound_ms(batch))
+        )
         first += batch
         text = f"rank {rank} ({table.kind}): {batch} images"
         if ms:
             text += f", {ms:.2f} ms"
+        if table.budget is not None:
+            text += f" within {size_text(table.budget)}"
+        if batch and batch == table.most and table.ends:
+            text += ", all that fit"
         if passes > 1:
             text += f" in {passes} passes, because {table.most} fit in memory"
         reasons.append(text)

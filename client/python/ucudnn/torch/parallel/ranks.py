@@ -53,15 +53,19 @@ class Ranks:
         try:
             value = compute()
         except Error as error:
-            failure, told = error, (error.code, str(error))
+            least = getattr(error, "least", None)
+            failure, told = error, (error.code, str(error), least)
         except Exception as error:
-            failure, told = error, (2, f"{type(error).__name__}: {error}")
+            failure, told = error, (2, f"{type(error).__name__}: {error}", None)
         answers = self.gather((value, told))
         if failure is not None:
             raise failure
         for rank, (_, other) in enumerate(answers):
             if other is not None:
-                raise error_of(other[0], f"rank {rank}: {other[1]}")
+                code, text, least = other
+                raise error_of(
+                    code, f"rank {rank}: {text}", -1 if least is None else least
+                )
         return [answer[0] for answer in answers]  # type: ignore[misc]
 
     def from_first(self, compute: Callable[[], _Value]) -> _Value:

@@ -29,12 +29,16 @@ class Shares(CurrentShares):
     of its process group. One thread at a time uses it. Calls named collective are
     made by all ranks, in the same order."""
 
-    def __init__(self, ranks: Ranks, device: Device, source: Source) -> None:
+    def __init__(
+        self, ranks: Ranks, device: Device, source: Source, model: Any = None
+    ) -> None:
         super().__init__(ranks.rank, source.plan())
         self._ranks = ranks
         self._device = device
         self._source = source
         self._attached: Optional[Attached] = None
+        self.model = model
+        """Compiled within this rank's budget, if share was given a model."""
 
     @property
     def device_kind(self) -> str:

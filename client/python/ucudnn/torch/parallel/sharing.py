@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+import torch
 
 from ucudnn.files import PathLike
 from ucudnn.profiles import Times, csv_of
+from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.devices import Device, find_device
+from ucudnn.torch.parallel.budgets import (
+    Loss,
+    PlannedSteps,
+    budget_of,
+    check_model,
+)
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
 from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
 from ucudnn.torch.parallel.fingerprint import fingerprint
 from ucudnn.torch.parallel.measuring import Measuring
-from ucudnn.torch.parallel.planning import StepTable, plan_shares
+from ucudnn.torch.parallel.planning import (
+    WORTH_CHANGING,
+    StepTable,
+    given_shares,
+    plan_shares,
+)
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sources import (
@@ -23,7 +38,9 @@ from ucudnn.torch.parallel.sources import (
     Source,
     TimesSource,
 )
-from ucudnn.torch.profiling import Step, StepProfile
+from ucudnn.torch.profiling import Step, StepProfile, profile
+
+_TRIALS = 3  # of measuring the batches that ranks would get
 
 TimesOfKinds = Union[Times, PathLike, Mapping[str, Mapping[int, float]]]
 
@@ -32,6 +49,11 @@ def share(
     batch: int,
     *,
     step: Optional[Step] = None,
+    model: Optional[torch.nn.Module] = None,
+    loss: Optional[Loss] = None,
+    optimizer: Optional[torch.optim.Optimizer] = None,
+    budget: Union[None, Size, Mapping[str, Size]] = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
     times: Optional[TimesOfKinds] = None,
     session: Optional[Any] = None,
     network: Optional[str] = None,
@@ -60,6 +82,14 @@ def share(
       its code, layers, shapes and PyTorch's settings. `keep` and `batches` are as
       in profile(); by default parts of the even share are measured, and the batches
       that the plan uses.
+    - `model` and `loss`: loss(model, b) is the loss of b images, as many as the
+      mini-batch. Each rank gets a batch and trains by ucudnn.torch.compile within its
+      budget; `budget` is a size, one for each kind, {kind: size}, or None for what
+      is free. The time of a batch is that of its plan, and is measured for the
+      batches that ranks get. `shares.model` is the compiled model, for a
+      DistributedDataParallel; `optimizer` counts with its memory and time, and
+      `options` are those of compile. A rank never gets more images than its budget
+      holds at once.
     - `times`: {kind: {batch: milliseconds}}, ucudnn.Times, or their CSV file, for
       the kinds of all ranks. Between two batches times are interpolated.
     - `network` and `coordinator`: a network's name and a coordinator's URL, such
@@ -76,11 +106,13 @@ def share(
 
     All ranks raise the same error: InvalidArgument if arguments are malformed or
     differ between ranks, or if two ranks of NCCL have one GPU; NoPlan if no memory
-    holds the mini-batch, naming the largest; what `step` raises.
+    holds the mini-batch, naming the largest, or if a budget holds no image, with the
+    least; what `step` or `loss` raises.
     """
     ranks = Ranks(group)
     given = {
         "step": step,
+        "model": model,
         "times": times,
         "session": session,
         "network": network,
@@ -97,7 +129,21 @@ def share(
             raise refuse(
                 "share",
                 f"given {' and '.join(sources) or 'no times'}",
-                "one of step=, times=, session= and network= is accepted",
+                "one of step=, model=, times=, session= and network= is accepted",
+            )
+        if model is not None:
+            check_model(model, loss)
+            if idle or micro_steps is not None:
+                raise refuse(
+                    "share: idle or micro_steps",
+                    "given with model=, where each rank's images fit at once",
+                    "neither is accepted",
+                )
+        elif budget is not None or loss is not None:
+            raise refuse(
+                "share: budget or loss",
+                f"given with {sources[0]}=",
+                "with model= both are accepted; or ucudnn.torch.compile(budget=)",
             )
         if (network is None) != (coordinator is None):
             raise refuse(
@@ -120,6 +166,7 @@ def share(
             "batch": repr(batch),
             "idle": repr(idle),
             "micro_steps": repr(micro_steps),
+            "budget": repr(budget),
             "given": " and ".join(sources),
         }
     )
@@ -134,16 +181,34 @@ def share(
         measuring = Measuring(
             ranks,
             own,
-            iterate,
+            lambda batches: profile(
+                iterate, batches, keep=keep, device=own.device, kind=own.kind
+            ),
             # A rank's own numbers, such as its GPU's, do not matter.
             name=ranks.from_first(lambda: name or fingerprint(iterate)),
-            keep=keep,
             cache=StepCache(cache_dir),
             micro_steps=micro_steps,
         )
         source = _measured(
             ranks, measuring, batch, idle, batches, drift_tolerance
         )
+    elif model is not None and loss is not None:
+        sizes = ranks.agree(lambda: budget_of(budget, own))
+        # What is free differs between devices of a kind.
+        known = [
+            n for n, d in zip(sizes, devices) if d.kind == own.kind and n is not None
+        ]
+        planned: List[PlannedSteps] = []
+        ranks.agree(
+            lambda: planned.append(
+                PlannedSteps(
+                    model, loss, optimizer, keep, min(known, default=None), own,
+                    batch - ranks.size + 1, options,
+                )
+            )
+        )  # fmt: skip
+        source = _planned(ranks, own, planned[0], batch, batches, drift_tolerance)
+        return Shares(ranks, own, source, planned[0].model)
     elif times is not None:
         source = _timed(
             ranks, devices, times, batch, idle, micro_steps, drift_tolerance
@@ -174,6 +239,28 @@ def _measured(
     )
     plan = replace(plan, reasons=[*plan.reasons, note])
     return TimesSource(ranks, plan, measuring.tables(), idle, tolerance)
+
+
+def _planned(
+    ranks: Ranks,
+    own: Device,
+    steps: PlannedSteps,
+    batch: int,
+    batches: Optional[Sequence[int]],
+    tolerance: float,
+) -> Source:
+    measuring = Measuring(ranks, own, steps.profile, micro_steps=1)
+    plan = measuring.plan(batch, False, batches)
+    for _ in range(_TRIALS):
+        mine = [s.batch for s, k in zip(plan.ranks, measuring.kinds) if k == own.kind]
+        measuring.revise(lambda: [steps.tried(b) for b in {*mine}][-1])
+        tried = given_shares([s.batch for s in plan.ranks], measuring.tables())
+        plan = measuring.plan(batch, False)
+        now, then = tried.predicted_ms, plan.predicted_ms
+        if now is not None and then is not None and then > WORTH_CHANGING * now:
+            plan = tried
+            break
+    return TimesSource(ranks, plan, measuring.tables(), False, tolerance)
 
 
 def _timed(

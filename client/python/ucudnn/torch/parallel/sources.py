@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import collections
+import statistics
 from dataclasses import replace
-from typing import Any, List, Optional
+from typing import Any, Deque, List, NamedTuple, Optional
 
 from ucudnn.torch.checks import refuse
-from ucudnn.torch.parallel.drift import StepLog, drifts
 from ucudnn.torch.parallel.planning import (
+    WORTH_CHANGING,
     RankShare,
     SharePlan,
     StepTable,
@@ -17,7 +19,8 @@ from ucudnn.torch.parallel.planning import (
 )
 from ucudnn.torch.parallel.ranks import Ranks
 
-_WORTH_CHANGING = 0.98  # of the step's time
+_FIRST, _LAST = 16, 112  # as the coordinator keeps of a job's steps
+_WARM_UP = 4  # of the first ones, that do not count
 
 
 class Source(abc.ABC):
@@ -51,6 +54,54 @@ class FixedSource(Source):
 
     def replan(self) -> Optional[SharePlan]:
         return None
+
+
+class StepTimes(NamedTuple):
+    """What one rank tells the others."""
+
+    first_ms: float  # median of the first steps under these shares
+    last_ms: float  # median of the last ones
+
+
+class StepLog:
+    """One rank's step times under the current shares."""
+
+    def __init__(self) -> None:
+        self._first: List[float] = []
+        self._last: Deque[float] = collections.deque(maxlen=_LAST)
+        self._count = 0
+
+    def add(self, ms: float) -> None:
+        self._count += 1
+        if self._count <= _WARM_UP:
+            return
+        if len(self._first) < _FIRST:
+            self._first.append(ms)
+        else:
+            self._last.append(ms)
+
+    def clear(self) -> None:
+        self._first.clear()
+        self._last.clear()
+        self._count = 0
+
+    def times(self) -> Optional[StepTimes]:
+        """None until there are enough steps of both."""
+        if len(self._last) < _FIRST:
+            return None
+        recent = list(self._last)[-_FIRST:]
+        return StepTimes(
+            statistics.median(self._first), statistics.median(recent)
+        )
+
+
+def drifts(times: List[Optional[StepTimes]], tolerance: float) -> List[float]:
+    """By what factor each rank's steps became longer or shorter than its first
+    ones; 1 within the tolerance. All 1 until every rank has enough steps."""
+    if any(t is None or t.first_ms <= 0 for t in times):
+        return [1.0] * len(times)
+    factors = [t.last_ms / t.first_ms for t in times if t is not None]
+    return [f if abs(f - 1) > tolerance else 1.0 for f in factors]
 
 
 class TimesSource(Source):
@@ -95,7 +146,7 @@ class TimesSource(Source):
         before = slowest(batches, tables)
         if before is None or plan.predicted_ms is None:
             return None
-        if plan.predicted_ms > _WORTH_CHANGING * before:
+        if plan.predicted_ms > WORTH_CHANGING * before:
             return None
         notes = [
             f"rank {rank}: its steps took {f:.2f} times as long as its first ones"
