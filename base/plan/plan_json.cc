@@ -124,6 +124,7 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   object.ReadOptional("batch_policy", ParseBatchPolicy, &request->policy);
   object.ReadOptional("precision", ParsePrecision, &request->precision);
   object.ReadOptional("layout", ParseLayout, &request->layout);
+  object.ReadOptional("max_error", &request->max_error);
   std::vector<std::size_t> excluded;
   object.ReadOptional("exclude_ranks", &excluded);
   for (const std::size_t rank : excluded) {

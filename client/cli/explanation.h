@@ -23,6 +23,13 @@ struct Alternative {
   std::string division;
 };
 
+// Algorithms that the request's max_error leaves out.
+struct LeftOut {
+  std::map<Algorithm, double> errors;
+  // The best under the limit with them, if that is faster.
+  std::optional<Alternative> with = {};
+};
+
 struct ExplainedKernel {
   std::string layer;
   ConvOp op = ConvOp::kForward;
@@ -37,12 +44,15 @@ struct ExplainedKernel {
   std::optional<Alternative> doubled = {};  // under twice the limit, if faster
   // Faster by its median, but by less than its repeats scatter.
   std::optional<Alternative> scattered = {};
+  std::optional<LeftOut> inexact = {};
 };
 
-// `points` are what is measured of the kernel. Errors of SolvePareto.
-Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
-                                      BatchSize batch, BatchPolicy policy,
-                                      Bytes limit, const KernelPlan& kernel);
+// `points` are what is measured of the kernel, of which a rank runs `batch`
+// images. Errors of SolvePareto.
+Result<ExplainedKernel> ExplainKernel(std::vector<MeasuredPoint> points,
+                                      BatchSize batch,
+                                      const JobRequest& request,
+                                      const KernelPlan& kernel);
 
 // What a job would take with one more GPU of a kind.
 struct OneMore {

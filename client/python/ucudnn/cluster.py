@@ -158,6 +158,7 @@ class PlanRequest:
     layout: str = "NCHW"
     memory: Optional[MemoryRequest] = None
     exclude_ranks: List[int] = field(default_factory=list)
+    max_error: float = 0.0  # of algorithms; 0: as accurate as rounding explains
 
     def limit_text(self) -> str:
         """For people."""
