@@ -3,6 +3,8 @@
 #include <array>
 #include <limits>
 
+#include "base/accuracy.h"
+
 namespace ucudnn {
 namespace {
 
@@ -38,6 +40,10 @@ constexpr std::array kNumbers = {
     Time<&MeasuredPoint::enqueue>("enqueue_ns", 15),
     Count<&MeasuredPoint::outliers>("outliers", 17),
     Time<&MeasuredPoint::adding>("adding_ns", 18),
+    PointNumber{
+        "error_ppt", 19, kUselessPpt,
+        [](const MeasuredPoint& point) { return point.error_ppt; },
+        [](MeasuredPoint& point, std::int64_t ppt) { point.error_ppt = ppt; }},
 };
 
 Status CheckIdentity(const MeasuredPoint& point) {

@@ -56,6 +56,9 @@ struct MeasuredPoint {
   // Of filter gradients, the time of a run that adds to the output (beta 1), as
   // every micro-batch but the first does; 0 if not recorded. See AddingTime().
   Nanoseconds adding{0};
+  // The error of the algorithm's result in units of 1e-12 (base/accuracy.h); 0
+  // if not recorded.
+  std::int64_t error_ppt = 0;
 
   friend bool operator==(const MeasuredPoint&, const MeasuredPoint&) = default;
 };
@@ -65,7 +68,8 @@ Nanoseconds AddingTime(const MeasuredPoint& point);
 
 // A measured number of a point; the other members identify the point.
 struct PointNumber {
-  // The name in tables, JSON and messages; a time's ends in "_ns".
+  // The name in tables, JSON and messages; a time's ends in "_ns", an error's
+  // in "_ppt". CSV has microseconds and plain fractions instead.
   std::string_view name;
   int field;         // of ucudnn.v1.Measurement
   std::int64_t max;  // the largest accepted; the smallest is 0
@@ -73,6 +77,7 @@ struct PointNumber {
   void (*set)(MeasuredPoint& point, std::int64_t value);
 
   bool is_time() const { return name.ends_with("_ns"); }
+  bool is_error() const { return name.ends_with("_ppt"); }
 };
 
 // All measured numbers, time_ns first.

@@ -11,7 +11,8 @@
 //   workspace_bytes,time_us
 // Optional columns, whose fields may be empty:
 //   problem                 the convolution (base/conv_problem.h)
-//   spread_us, repeats, ... the other numbers of a point (measured_point.h)
+//   spread_us, repeats, error, ...
+//                           the other numbers of a point (measured_point.h)
 //   measured_on, driver, measured_ms, sm_clock_mhz, memory_clock_mhz, throttle
 //                           where they come from (PointOrigin)
 //   complete_bytes, complete_driver
@@ -29,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/accuracy.h"
 #include "base/conv_problem.h"
 #include "base/measured_point.h"
 #include "base/result.h"
@@ -105,12 +107,16 @@ struct ProfileFilter {
   std::string op = {};
   std::string precision = {};
   std::string layout = {};
+  // The error that algorithms may have (base/accuracy.h).
+  double max_error = kDefaultMaxError;
 };
 
 // The kernels that `filter` admits, one per layer and operation, with their
 // points: all precisions that the asked one admits are merged into one kernel
 // of the asked precision, unless the file has the problem in that precision,
-// which then has all points that count. kInvalidArgument if a kernel is of two
+// which then has all points that count; without algorithms that err by more
+// than admitted. kFailedPrecondition if a kernel has no other; kInvalidArgument
+// if a kernel is of two
 // problems, if a field of the filter is malformed, or if a
 // field left empty is ambiguous (several devices, networks, precisions or
 // layouts remain), naming what could be chosen; kNotFound if nothing remains.

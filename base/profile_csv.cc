@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/accuracy.h"
 #include "base/files/csv.h"
 #include "base/files/file.h"
 #include "base/median.h"
@@ -51,9 +52,10 @@ constexpr std::array<std::string_view, 6> kKernelColumns = {
     "device", "network", "layer", "op", "precision", "layout"};
 constexpr std::array<std::string_view, 3> kAlgorithmColumns = {
     "algorithm", "math", "precision"};
-// A number's column: "time_us" of "time_ns".
+// A number's column: "time_us" of "time_ns", "error" of "error_ppt".
 std::string ColumnOf(const PointNumber& number) {
   std::string name(number.name);
+  if (number.is_error()) name.resize(name.size() - 4);
   if (number.is_time()) name.replace(name.size() - 2, 2, "us");
   return name;
 }
@@ -277,6 +279,10 @@ Status ProfileReader::ReadNumbers(MeasuredPoint* point) {
       UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
                               csv_.Read(column, ParseMicroseconds));
       value = time.count();
+    } else if (number.is_error()) {
+      UCUDNN_ASSIGN_OR_RETURN(const double error,
+                              csv_.Read(column, ParseError));
+      value = PartsPerTrillion(error);
     } else {
       const std::int64_t max = number.max;
       UCUDNN_ASSIGN_OR_RETURN(value,
@@ -403,6 +409,7 @@ std::vector<OptionalColumn> OptionalColumns() {
          [number](const KernelProfile& kernel, std::size_t i) -> std::string {
            const std::int64_t value = number.get(kernel.points[i]);
            if (value == number.get(MeasuredPoint())) return {};
+           if (number.is_error()) return fmt::format("{}", FromPpt(value));
            return number.is_time() ? FormatMicroseconds(Nanoseconds(value))
                                    : std::to_string(value);
          }});

@@ -173,6 +173,10 @@ Result<Profile> SelectKernels(const Profile& profile,
           Merge(*kernel, precision, &selected.kernels[place->second]));
     }
   }
+  for (KernelProfile& kernel : selected.kernels) {
+    UCUDNN_RETURN_IF_ERROR(KeepAccurate(kernel.id.precision, filter.max_error,
+                                        &kernel.points, LabelOf(kernel.id)));
+  }
   return selected;
 }
 

@@ -71,26 +71,6 @@ Status UploadRepeated(Device& device, const DeviceBuffer& buffer,
   return {};
 }
 
-Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
-                                BatchSize batch, Bytes limit) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                          device.SuggestAlgorithms(problem, batch));
-  if (candidates.empty()) {
-    return Fail(Code::kUnimplemented, "{} has no algorithm for {} on {} images",
-                device.info().id, ToString(problem), batch.count());
-  }
-  Bytes smallest = Bytes::Max();
-  for (const Candidate& candidate : candidates) {
-    if (candidate.workspace <= limit) return candidate;
-    smallest = std::min(smallest, candidate.workspace);
-  }
-  return Fail(Code::kFailedPrecondition,
-              "no undivided algorithm for {} on {} images fits into {}; the "
-              "smallest needs {}",
-              ToString(problem), batch.count(), FormatBytes(limit),
-              FormatBytes(smallest));
-}
-
 std::vector<Result<std::vector<Candidate>>> Device::ListAlgorithmsOfEach(
     const ConvProblem& problem, std::span<const BatchSize> batches) {
   std::vector<Result<std::vector<Candidate>>> lists;

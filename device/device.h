@@ -244,14 +244,6 @@ class Device {
 Status UploadRepeated(Device& device, const DeviceBuffer& buffer,
                       std::span<const char> pattern);
 
-// What the device would choose for `problem` on `batch` images, undivided and
-// without measurements, with at most `limit` of workspace: the first of
-// SuggestAlgorithms that fits. kFailedPrecondition, naming the smallest
-// sufficient limit, if none fits; kUnimplemented if the device has none;
-// otherwise the errors of SuggestAlgorithms.
-Result<Candidate> SuggestWithin(Device& device, const ConvProblem& problem,
-                                BatchSize batch, Bytes limit);
-
 }  // namespace ucudnn
 
 #endif  // UCUDNN_DEVICE_DEVICE_H_

@@ -96,6 +96,7 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
                                  ParsePrecision, &request.precision));
   UCUDNN_RETURN_IF_ERROR(
       Default("layout", message.layout(), ParseLayout, &request.layout));
+  request.max_error = message.max_error();
   if (message.has_memory()) {
     const v1::MemoryPlanRequest& m = message.memory();
     JobMemory& memory = request.memory.emplace();
@@ -196,6 +197,7 @@ v1::PlanRequest ToProto(const JobRequest& request) {
   message.set_batch_policy(std::string(Name(request.policy)));
   message.set_precision(std::string(Name(request.precision)));
   message.set_layout(std::string(Name(request.layout)));
+  message.set_max_error(request.max_error);
   if (request.memory) {
     v1::MemoryPlanRequest& memory = *message.mutable_memory();
     if (request.memory->budgets.size() == 1) {

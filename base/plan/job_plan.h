@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/accuracy.h"
 #include "base/conv_problem.h"
 #include "base/plan/plan.h"
 #include "base/result.h"
@@ -58,6 +59,8 @@ struct JobRequest {
   std::vector<std::int32_t> exclude_ranks = {};
   // The total is divided among kernels that may run at once (docs/adr/0064).
   bool concurrent = false;
+  // The error that algorithms may have (base/accuracy.h).
+  double max_error = kDefaultMaxError;
 
   // What each kernel may use. Kernels that run one after another in one arena
   // may each use all of a total (docs/adr/0022).
@@ -150,9 +153,9 @@ std::vector<std::size_t> WorkspaceOwners(std::span<const RankPlan> ranks);
 Status Validate(const JobMemory& memory, std::size_t ranks);
 
 // The same unless the batch is in [1, kMaxBatchSize], there are at most
-// kMaxRanks kinds, the limits are in [0, 2^62], what is asked of memory is
-// valid for as many ranks, excluded ranks are among those with a kind, and a
-// concurrent request has a total workspace.
+// kMaxRanks kinds, the limits are in [0, 2^62], max_error is in [0, 1), what is
+// asked of memory is valid for as many ranks, excluded ranks are among those
+// with a kind, and a concurrent request has a total workspace.
 Status Validate(const JobRequest& request);
 
 // The same unless request and each rank's workspace are valid, times are in

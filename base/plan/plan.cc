@@ -1,6 +1,7 @@
 #include "base/plan/plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 
@@ -43,6 +44,26 @@ std::string BatchPolicyNames() {
 
 std::string KernelName(const KernelPlan& kernel) {
   return fmt::format("{} {}", kernel.layer, Name(kernel.op));
+}
+
+std::string AccuracyNote(const Profile& kernels, const WorkspacePlan& plan) {
+  std::size_t unknown = 0;
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    std::set<Algorithm> known;
+    for (const MeasuredPoint& point : kernels.kernels[k].points) {
+      if (point.error_ppt > 0) known.insert(point.algorithm);
+    }
+    unknown += std::ranges::any_of(plan.kernels[k].micro_batches,
+                                   [&](const MicroBatch& micro) {
+                                     return !known.contains(micro.algorithm);
+                                   })
+                   ? 1
+                   : 0;
+  }
+  if (unknown == 0) return {};
+  return fmt::format(
+      "accuracy not measured: {} of {} kernels use algorithms of unknown error",
+      unknown, plan.kernels.size());
 }
 
 double Operations(const WorkspacePlan& plan) {

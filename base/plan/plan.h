@@ -83,6 +83,10 @@ struct WorkspacePlan {
 // "conv2 forward", for people.
 std::string KernelName(const KernelPlan& kernel);
 
+// "accuracy not measured: 3 of 15 kernels use algorithms of unknown error", for
+// a plan of the profile's kernels in their order; empty if all are known.
+std::string AccuracyNote(const Profile& kernels, const WorkspacePlan& plan);
+
 // The operations of an iteration's kernels whose problem is known; a
 // multiplication and an addition are two.
 double Operations(const WorkspacePlan& plan);

@@ -126,6 +126,7 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   object.ReadOptional("precision", ParsePrecision, &request->precision);
   object.ReadOptional("layout", ParseLayout, &request->layout);
   object.ReadOptional("concurrent", &request->concurrent);
+  object.ReadOptional("max_error", &request->max_error);
   std::vector<std::size_t> excluded;
   object.ReadOptional("exclude_ranks", &excluded);
   for (const std::size_t rank : excluded) {

@@ -179,6 +179,12 @@ Status Validate(const JobRequest& request) {
         "which it divides");
   }
   UCUDNN_RETURN_IF_ERROR(ValidateExcluded(request));
+  if (!(request.max_error >= 0 && request.max_error < 1)) {
+    return Fail(Code::kInvalidArgument,
+                "max_error is {}; a number above 0 and below 1, or 0 for the "
+                "precision's, is accepted",
+                request.max_error);
+  }
   if (!request.memory) return {};
   // A request that names no kind has one rank.
   return Validate(*request.memory,

@@ -127,6 +127,11 @@ constexpr std::
                          return Take(ParseBatchPolicy(text),
                                      &o->session.policy);
                        }},
+                Option{"max_error",
+                       [](Options* o, const std::string& text) -> Status {
+                         return Take(ParseMaxError(text),
+                                     &o->session.max_error);
+                       }},
                 Option{"auto_replan",
                        [](Options* o, const std::string& text) -> Status {
                          return Take(internal::ParseSwitch(text),

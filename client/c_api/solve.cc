@@ -85,12 +85,12 @@ int Call(const char* input, std::size_t size, const char* request,
 // The solvers of a profile's kernels, by the suffix of their functions' names.
 Answer AnswerReuse(const Profile& kernels, const WrRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, SolveWr(kernels, request));
-  return ToJson(plan);
+  return ToJson(plan, kernels);
 }
 
 Answer AnswerDivision(const Profile& kernels, const WrRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan plan, SolveWd(kernels, request));
-  return ToJson(plan);
+  return ToJson(plan, kernels);
 }
 
 Answer AnswerFront(const Profile& kernels, const WrRequest& request) {

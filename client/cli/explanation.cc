@@ -105,10 +105,31 @@ class Question {
 
 }  // namespace
 
-Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
-                                      BatchSize batch, BatchPolicy policy,
-                                      Bytes limit, const KernelPlan& kernel) {
-  return Question(points, batch, policy, limit, kernel).Answer();
+Result<ExplainedKernel> ExplainKernel(std::vector<MeasuredPoint> points,
+                                      BatchSize batch,
+                                      const JobRequest& request, Bytes limit,
+                                      const KernelPlan& kernel) {
+  const std::vector<MeasuredPoint> all = points;
+  const auto left_out =
+      LeaveOutInexact(request.precision, request.max_error, &points);
+  UCUDNN_ASSIGN_OR_RETURN(
+      ExplainedKernel explained,
+      Question(points, batch, request.policy, limit, kernel).Answer());
+  if (left_out.empty()) return explained;
+  LeftOut& inexact = explained.inexact.emplace();
+  for (const MeasuredPoint& point : left_out) {
+    double& error = inexact.errors[point.algorithm];
+    error = std::max(error, FromPpt(point.error_ppt));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
+                          SolvePareto(all, {.batch = batch,
+                                            .workspace_limit = Bytes(kMaxCount),
+                                            .policy = request.policy}));
+  const auto planned = PlannedWithin(front, limit);
+  if (planned && front.points()[*planned].time < kernel.time) {
+    inexact.with = AlternativeAt(front, *planned);
+  }
+  return explained;
 }
 
 std::vector<std::optional<KernelSegment>> SegmentsOf(

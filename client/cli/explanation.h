@@ -31,6 +31,13 @@ struct KernelSegment {
   std::vector<std::string> beside;  // kernels that may run at the same time
 };
 
+// Algorithms that the request's max_error leaves out.
+struct LeftOut {
+  std::map<Algorithm, double> errors;
+  // The best under the limit with them, if that is faster.
+  std::optional<Alternative> with = {};
+};
+
 struct ExplainedKernel {
   std::string layer;
   ConvOp op = ConvOp::kForward;
@@ -47,12 +54,15 @@ struct ExplainedKernel {
   std::optional<Alternative> scattered = {};
   // If it may run beside others: then its size is the limit of the above.
   std::optional<KernelSegment> segment = {};
+  std::optional<LeftOut> inexact = {};
 };
 
-// `points` are what is measured of the kernel. Errors of SolvePareto.
-Result<ExplainedKernel> ExplainKernel(const std::vector<MeasuredPoint>& points,
-                                      BatchSize batch, BatchPolicy policy,
-                                      Bytes limit, const KernelPlan& kernel);
+// `points` are what is measured of the kernel, of which a rank runs `batch`
+// images within `limit`. Errors of SolvePareto.
+Result<ExplainedKernel> ExplainKernel(std::vector<MeasuredPoint> points,
+                                      BatchSize batch,
+                                      const JobRequest& request, Bytes limit,
+                                      const KernelPlan& kernel);
 
 // Of each kernel of a valid plan: its segment, if it may run beside others.
 std::vector<std::optional<KernelSegment>> SegmentsOf(const WorkspacePlan& plan);

@@ -52,6 +52,24 @@ void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
       ->option_text("POLICY");
 }
 
+void AddMaxErrorOption(CLI::App* command, double* max_error) {
+  command
+      ->add_option_function<std::string>(
+          "--max-error",
+          [max_error](const std::string& text) {
+            const auto error = ParseMaxError(text);
+            if (!error) {
+              throw CLI::ValidationError("--max-error", error.error().message);
+            }
+            *max_error = *error;
+          },
+          "The largest error that algorithms may have, relative to the largest "
+          "element of a result, as far as it is measured; unless given, what "
+          "rounding in the precision explains (FP32: 1e-5), or 4 times that of "
+          "the most accurate algorithm")
+      ->option_text("ERROR");
+}
+
 void AddProfileOptions(CLI::App* command, ProfileOptions* options,
                        std::string* network_file) {
   command
@@ -96,6 +114,7 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options,
                                   "The data layout: NCHW or NHWC"),
               NamesOf(kLayouts))
       ->option_text("LAYOUT");
+  AddMaxErrorOption(command, &filter.max_error);
   AddOutputOption(command, &options->output);
 }
 

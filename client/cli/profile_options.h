@@ -5,7 +5,7 @@
 //   --profile P.csv --batch 256 --workspace-limit 64MiB
 //   [--batch-policy all|powerOfTwo|undivided|adaptive] [--network N]
 //   [--layer L] [--op O] [--precision FP32] [--device D] [--layout NCHW]
-//   [-o FORMAT]
+//   [--max-error 1e-3] [-o FORMAT]
 // Adaptive is a way to choose what to measure; of a finished profile it uses
 // every size that there is, as `all` does.
 
@@ -44,6 +44,8 @@ void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
                           const std::string& unless_given,
                           std::function<void(BatchPolicy)> store);
 void AddBatchOption(CLI::App* command, BatchSize* batch);
+// --max-error alone.
+void AddMaxErrorOption(CLI::App* command, double* max_error);
 
 // Reads the profile and keeps the kernels that the flags select. Errors of
 // ReadProfileFile and SelectKernels; kInvalidArgument too where the flags

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "client/config/dropin_settings.h"
 #include "client/config/variables.h"
+#include "device/accuracy.h"
 #include "device/run_checks.h"
 
 namespace ucudnn {
@@ -84,8 +85,9 @@ Result<std::unique_ptr<PlannedConvolution>> ConvDevice::Plan(
   if (plan) return Prepare(*std::move(plan));
   if (plan.error().code == Code::kFailedPrecondition && !plan.error().least) {
     // Only what fits is measured, so the planner knows of nothing else.
-    UCUDNN_RETURN_IF_ERROR(
-        SuggestWithin(backend_->device(), problem, batch, limit));
+    AlgorithmErrors errors;
+    UCUDNN_RETURN_IF_ERROR(SuggestWithin(backend_->device(), problem, batch,
+                                         limit, kDefaultMaxError, &errors));
   }
   return tl::unexpected<Error>(std::move(plan).error());
 }

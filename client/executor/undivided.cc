@@ -2,18 +2,22 @@
 
 #include <utility>
 
+#include "device/accuracy.h"
+
 namespace ucudnn {
 
 Result<WorkspacePlan> UndividedPlan(Device& device,
                                     const std::vector<Kernel>& kernels,
-                                    BatchSize batch, Bytes limit) {
+                                    BatchSize batch, Bytes limit,
+                                    double max_error) {
+  AlgorithmErrors errors;
   WorkspacePlan plan;
   plan.batch = batch;
   plan.workspace_limit = limit;
   if (batch == BatchSize(0)) return plan;
   for (const Kernel& kernel : kernels) {
     Result<Candidate> candidate =
-        SuggestWithin(device, kernel.problem, batch, limit);
+        SuggestWithin(device, kernel.problem, batch, limit, max_error, &errors);
     if (!candidate) {
       return Within(fmt::format("{} {}", kernel.layer, Name(kernel.op)),
                     std::move(candidate).error());

@@ -2,11 +2,13 @@
 #define UCUDNN_CLIENT_EXECUTOR_UNDIVIDED_H_
 
 // The plan that needs neither measurements nor a coordinator: every kernel
-// undivided, with the algorithm that the device itself suggests (SuggestWithin
-// in device/device.h). The last resort of a job.
+// undivided, with the algorithm that the device itself suggests, unless it errs
+// by more than admitted (SuggestWithin in device/accuracy.h). The last resort
+// of a job.
 
 #include <vector>
 
+#include "base/accuracy.h"
 #include "base/network.h"
 #include "base/plan/plan.h"
 #include "base/result.h"
@@ -20,7 +22,8 @@ namespace ucudnn {
 // prefixed with the kernel.
 Result<WorkspacePlan> UndividedPlan(Device& device,
                                     const std::vector<Kernel>& kernels,
-                                    BatchSize batch, Bytes limit);
+                                    BatchSize batch, Bytes limit,
+                                    double max_error = kDefaultMaxError);
 
 }  // namespace ucudnn
 

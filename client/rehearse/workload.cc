@@ -214,9 +214,12 @@ Result<Timing> Workload::MeasureUndivided(int iterations,
   for (KernelPlan& kernel : plan.kernels) {
     const auto [entry, is_new] = fastest.try_emplace(*kernel.problem);
     if (is_new) {
-      UCUDNN_ASSIGN_OR_RETURN(const auto points,
-                              bench.Measure(*kernel.problem, plan_.batch,
-                                            options, std::stop_token(), {}));
+      UCUDNN_ASSIGN_OR_RETURN(
+          auto points, bench.Measure(*kernel.problem, plan_.batch, options,
+                                     std::stop_token(), {}));
+      UCUDNN_RETURN_IF_ERROR(
+          bench.errors().AddTo(device_, *kernel.problem, points));
+      LeaveOutInexact(kernel.precision, kDefaultMaxError, &points);
       if (points.empty()) {
         return Fail(Code::kFailedPrecondition,
                     "{} {}: no undivided algorithm could be measured",

@@ -130,7 +130,8 @@ Result<RankPlan> UndividedRank(Device& device, const JobRequest& request,
   }
   UCUDNN_ASSIGN_OR_RETURN(
       WorkspacePlan workspace,
-      UndividedPlan(device, kernels, plan.batch, request.KernelLimit()));
+      UndividedPlan(device, kernels, plan.batch, request.KernelLimit(),
+                    request.max_error));
   if (request.total_workspace > Bytes(0)) ShareArena(&workspace);
   plan.workspace = std::move(workspace);
   return plan;

@@ -60,6 +60,7 @@ Result<SessionConfig> ResolveConfig(const SessionOptions& options,
   request.precision = options.precision;
   request.layout = options.layout;
   request.memory = options.memory;
+  request.max_error = options.max_error;
   request.workspace_limit = kDefaultWorkspaceLimit;
   UCUDNN_ASSIGN_OR_RETURN(
       const bool limit,
@@ -131,6 +132,7 @@ std::vector<std::string> ExplicitOptions(const SessionOptions& options) {
       "total_workspace=" + bytes(options.total_workspace),
       fmt::format("policy={}",
                   options.policy ? Name(*options.policy) : "unset"),
+      fmt::format("max_error={}", options.max_error),
       "memory=" + MemoryText(options.memory),
       "network_content=" + ShortHash(options.network_content),
       "coordinators=" + options.coordinators.value_or("unset"),

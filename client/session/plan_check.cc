@@ -151,6 +151,10 @@ Status CheckPlan(const JobPlan& plan, const JobRequest& request,
       Same("precision", Name(plan.request.precision), Name(request.precision)));
   UCUDNN_RETURN_IF_ERROR(
       Same("layout", Name(plan.request.layout), Name(request.layout)));
+  if (request.max_error > 0) {
+    UCUDNN_RETURN_IF_ERROR(
+        Same("max_error", plan.request.max_error, request.max_error));
+  }
   UCUDNN_RETURN_IF_ERROR(Same("a number of ranks:", plan.ranks.size(),
                               request.device_kinds.size()));
   UCUDNN_RETURN_IF_ERROR(CheckAskedMemory(plan.request, request));

@@ -101,6 +101,8 @@ struct SessionOptions {
   std::optional<Bytes> total_workspace;
   // UCUDNN_BATCH_SIZE_POLICY; powerOfTwo.
   std::optional<BatchPolicy> policy;
+  // The error that algorithms may have (base/accuracy.h).
+  double max_error = kDefaultMaxError;
   // Plans whole iterations within device memory, with a memory plan for each
   // rank, instead of kernels within workspaces: the limits are not used. Unset:
   // no memory plans, except those of a plan file.

@@ -130,6 +130,14 @@ nlohmann::ordered_json ToJson(const ParetoFront& front) {
   return json;
 }
 
+nlohmann::ordered_json ToJson(const WorkspacePlan& plan,
+                              const Profile& kernels) {
+  nlohmann::ordered_json json = ToJson(plan);
+  const std::string note = AccuracyNote(kernels, plan);
+  if (!note.empty()) json["notes"] = {note};
+  return json;
+}
+
 nlohmann::ordered_json ToJson(const Allocation& allocation,
                               const NamedBuffers& buffers) {
   nlohmann::ordered_json json;

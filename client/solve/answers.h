@@ -51,6 +51,10 @@ Result<ParetoFront> SolveFront(const Profile& kernels,
                                const WrRequest& request);
 nlohmann::ordered_json ToJson(const ParetoFront& front);
 
+// The plan, and under "notes" what is to be said of its accuracy, if anything.
+nlohmann::ordered_json ToJson(const WorkspacePlan& plan,
+                              const Profile& kernels);
+
 // {"load":...,"pool":...,"lower_bound":...,"proven":...,"buffers":[...]}, and
 // id,offset as CSV.
 nlohmann::ordered_json ToJson(const Allocation& allocation,

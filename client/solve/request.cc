@@ -90,6 +90,14 @@ Take Seconds(std::chrono::milliseconds* time) {
   };
 }
 
+Take MaxError(double* error) {
+  return [=](const Json& value) -> Status {
+    *error = value.is_number() ? value.get<double>() : -1;
+    if (*error > 0 && *error < 1) return {};
+    return Refuse(value, "a number above 0 and below 1");
+  };
+}
+
 // A text that `parse` understands.
 template <class T>
 Take Parsed(Result<T> (*parse)(std::string_view), T* parsed) {
@@ -213,7 +221,8 @@ Fields DivisionFields(DivisionRequest* request) {
           {"layer", Text(&filter.layer)},
           {"op", Text(&filter.op)},
           {"precision", Text(&filter.precision)},
-          {"layout", Text(&filter.layout)}};
+          {"layout", Text(&filter.layout)},
+          {"max_error", MaxError(&filter.max_error)}};
 }
 
 // Those of all requests for memory plans.
@@ -234,7 +243,8 @@ Fields MemoryFields(MemoryProblem* problem) {
           {"input_shapes", Shapes(&problem->shapes)},
           {"profile_network", Text(&problem->rows.network)},
           {"device", Text(&problem->rows.device)},
-          {"layout", Text(&problem->rows.layout)}};
+          {"layout", Text(&problem->rows.layout)},
+          {"max_error", MaxError(&problem->rows.max_error)}};
 }
 
 // An array of GPUs, each of which is an object.

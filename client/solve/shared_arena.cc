@@ -97,6 +97,9 @@ Result<SharedArenaAnswer> SolveSharedArena(const Graph& graph,
   }
   UCUDNN_ASSIGN_OR_RETURN(answer.plan,
                           SolveWs(kernels, concurrency, problem.wr));
+  if (std::string note = AccuracyNote(kernels, answer.plan); !note.empty()) {
+    answer.notes.push_back(std::move(note));
+  }
   return answer;
 }
 

@@ -8,6 +8,7 @@
 #include "base/files/json_object.h"
 #include "base/text.h"
 #include "base/training/json.h"
+#include "device/accuracy.h"
 
 namespace ucudnn::train {
 namespace {
@@ -39,9 +40,11 @@ Status SetAlgorithm(const ConvProblem& problem, Device& device,
       return {};
     }
   }
+  AlgorithmErrors errors;
   UCUDNN_ASSIGN_OR_RETURN(
       const Candidate suggested,
-      SuggestWithin(device, problem, point->batch, point->workspace));
+      SuggestWithin(device, problem, point->batch, point->workspace,
+                    kDefaultMaxError, &errors));
   point->algorithm = suggested.algorithm;
   return {};
 }

@@ -104,6 +104,8 @@ class TaskMeasurement {
             fmt::format("task '{}'", Excerpt(training_->tasks[task].name, 200)),
             std::move(points).error());
       }
+      UCUDNN_RETURN_IF_ERROR(bench_->errors().AddTo(device_, problem, *points));
+      LeaveOutInexact(problem.precision, kDefaultMaxError, &*points);
       known =
           points_.emplace(std::tuple(problem, batch, adds), *std::move(points))
               .first;

@@ -77,7 +77,8 @@ Result<JointMemoryKind> KindAt(const Place& place, const NetworkRecord& network,
   UCUDNN_ASSIGN_OR_RETURN(
       const Network convolutions,
       ParseNetwork(network.source, network.name, request.batch, network.name));
-  kind.convolutions = ProfileOf(convolutions, request, profiles, place.kind);
+  UCUDNN_ASSIGN_OR_RETURN(kind.convolutions, ProfileOf(convolutions, request,
+                                                       profiles, place.kind));
   std::erase_if(kind.convolutions.kernels,
                 [](const KernelProfile& k) { return k.points.empty(); });
   return kind;

@@ -99,15 +99,17 @@ const ProblemProfiles& ProfilesOf(const KindProfiles& profiles,
   return found == profiles.end() ? kNone : found->second;
 }
 
-JointKind KindOf(const Network& network, const JobRequest& request,
-                 const KindProfiles& profiles, const PlainMemory& memory,
-                 const std::optional<Concurrency>& concurrency,
-                 const std::string& name) {
+Result<JointKind> KindOf(const Network& network, const JobRequest& request,
+                         const KindProfiles& profiles,
+                         const PlainMemory& memory,
+                         const std::optional<Concurrency>& concurrency,
+                         const std::string& name) {
   JointKind kind;
   kind.concurrency = concurrency;
   kind.workspace_limit = request.KernelLimit();
   kind.policy = request.policy;
-  kind.kernels = ProfileOf(network, request, profiles, name);
+  UCUDNN_ASSIGN_OR_RETURN(kind.kernels,
+                          ProfileOf(network, request, profiles, name));
   const auto device = memory.devices.find(name);
   if (device != memory.devices.end()) {
     kind.memory = device->second;
@@ -222,11 +224,13 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
 // Differs for unlike requests: names come with their lengths.
 std::string TextOf(const JobRequest& request) {
   std::string text = fmt::format(
-      "network {} {}\nbatch {} policy {} limit {} total {} {} {} without {}",
+      "network {} {}\nbatch {} policy {} limit {} total {} {} {} within {} "
+      "without {}",
       request.network.size(), request.network, request.batch.count(),
       Name(request.policy), request.workspace_limit.count(),
       request.total_workspace.count(), Name(request.precision),
-      Name(request.layout), fmt::join(request.exclude_ranks, ","));
+      Name(request.layout), request.max_error,
+      fmt::join(request.exclude_ranks, ","));
   for (const std::string& kind : request.device_kinds) {
     text += fmt::format("\nrank {} {}", kind.size(), kind);
   }
@@ -260,7 +264,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     const auto [known, added] = kinds.try_emplace(kind, kinds.size());
     if (added) {
       names.push_back(kind);
-      problem.kinds.push_back(
+      UCUDNN_ASSIGN_OR_RETURN(
+          problem.kinds.emplace_back(),
           KindOf(network, request, profiles, memory, concurrency, kind));
     }
     problem.gpus.push_back({.kind = known->second});
@@ -298,6 +303,12 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     rank.reason = ReasonOf(rank, plan.predicted);
     // One reason is enough for ranks of the same kind and batch.
     if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
+    const std::string note = AccuracyNote(
+        problem.kinds[kinds.at(rank.device_kind)].kernels, rank.workspace);
+    if (!note.empty()) {
+      plan.reasons.push_back(fmt::format(
+          "{} images on {}: {}", rank.batch.count(), rank.device_kind, note));
+    }
     const Nanoseconds device = rank.workspace->total_time;
     const Nanoseconds host =
         HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
@@ -365,6 +376,7 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   if (goal.adaptive && !request.memory && !request.concurrent) {
     goal.limit = request.KernelLimit();
   }
+  if (goal.adaptive) goal.max_error = request.max_error;
   std::vector<Need> needs;
   for (const auto& [kind, sizes] : sizes_of_kind) {
     for (const BatchSize batch : sizes) {
@@ -379,8 +391,9 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   return needs;
 }
 
-Profile ProfileOf(const Network& network, const JobRequest& request,
-                  const KindProfiles& profiles, const std::string& kind) {
+Result<Profile> ProfileOf(const Network& network, const JobRequest& request,
+                          const KindProfiles& profiles,
+                          const std::string& kind) {
   const ProblemProfiles& of_kind = ProfilesOf(profiles, kind);
   Profile profile;
   for (const Kernel& kernel :
@@ -392,6 +405,9 @@ Profile ProfileOf(const Network& network, const JobRequest& request,
     k.id.precision = request.precision;
     k.id.layout = request.layout;
     k.points = PointsOf(of_kind, ToString(kernel.problem));
+    UCUDNN_RETURN_IF_ERROR(KeepAccurate(
+        request.precision, request.max_error, &k.points,
+        fmt::format("{} {} on {}", kernel.layer, Name(kernel.op), kind)));
   }
   return profile;
 }
@@ -462,11 +478,11 @@ std::string InputsText(const Network& network, const JobRequest& request,
     for (const auto& [problem, points] : problems) {
       fmt::format_to(out, "\n{},{}", kind, problem);
       for (const MeasuredPoint& p : points) {
-        fmt::format_to(out, "\n{},{},{},{},{},{},{},{},{}", p.batch.count(),
+        fmt::format_to(out, "\n{},{},{},{},{},{},{},{},{},{}", p.batch.count(),
                        p.algorithm.name, p.algorithm.math,
                        Name(p.algorithm.precision), p.workspace.count(),
                        p.time.count(), p.spread.count(), p.enqueue.count(),
-                       p.adding.count());
+                       p.adding.count(), p.error_ppt);
       }
     }
   }

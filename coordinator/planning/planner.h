@@ -54,9 +54,12 @@ using ProblemProfiles = std::map<std::string, std::vector<MeasuredPoint>>;
 // Points by kind and problem.
 using KindProfiles = std::map<std::string, ProblemProfiles>;
 
-// The kind's points of the kernels of an iteration, in the kernels' order.
-Profile ProfileOf(const Network& network, const JobRequest& request,
-                  const KindProfiles& profiles, const std::string& kind);
+// The kind's points of the kernels of an iteration, in the kernels' order,
+// without those of algorithms that the request has too inexact. The error of
+// KeepAccurate (base/accuracy.h).
+Result<Profile> ProfileOf(const Network& network, const JobRequest& request,
+                          const KindProfiles& profiles,
+                          const std::string& kind);
 
 // Shares the batch among the ranks so that the slowest ends as early as
 // possible, and divides every kernel's share (solver/joint.h). No rank gets a

@@ -158,8 +158,9 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
   for (const std::string& name : offer.kinds) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     JointKind kind;
-    kind.kernels =
-        ProfileOf(inputs.network, inputs.request, inputs.profiles, name);
+    UCUDNN_ASSIGN_OR_RETURN(
+        kind.kernels,
+        ProfileOf(inputs.network, inputs.request, inputs.profiles, name));
     kind.workspace_limit = inputs.request.KernelLimit();
     kind.concurrency = inputs.concurrency;
     kind.policy = inputs.request.policy;

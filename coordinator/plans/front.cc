@@ -44,7 +44,9 @@ Result<v1::Front> PlanService::GetFront(const v1::GetFrontRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(PointsByProblem found,
                           store_.measurements.LoadProfile(
                               rank.device_kind(), problem, {}, drivers));
-  const std::vector<MeasuredPoint> points = std::move(found[problem[0]]);
+  std::vector<MeasuredPoint> points = std::move(found[problem[0]]);
+  UCUDNN_RETURN_IF_ERROR(KeepAccurate(wanted.precision, wanted.max_error,
+                                      &points, request.layer()));
   UCUDNN_ASSIGN_OR_RETURN(
       const ParetoFront front,
       SolvePareto(points, {.batch = BatchSize(rank.batch()),

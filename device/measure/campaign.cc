@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "solver/micro_batch/adaptive.h"
@@ -128,6 +130,11 @@ class Catalogue {
                         batches[i] == task_.batch)) {
         return tl::unexpected<Error>(std::move(lists[i]).error());
       }
+      if (lists[i] && task_.deterministic) {
+        std::erase_if(*lists[i], [&](const Candidate& c) {
+          return !IsDeterministic(task_.problem.op, c.algorithm);
+        });
+      }
       listed_.emplace(batches[i], lists[i] ? *std::move(lists[i])
                                            : std::vector<Candidate>());
     }
@@ -146,7 +153,8 @@ class AdaptiveCampaign {
                    const CampaignTask& task, const MeasureOptions& options,
                    const std::stop_token& stop, const MeasureProgress& progress,
                    const PointsSink& sink)
-      : catalogue_(device, task),
+      : device_(device),
+        catalogue_(device, task),
         bench_(bench),
         task_(task),
         thorough_(options),
@@ -170,7 +178,10 @@ class AdaptiveCampaign {
         thorough_.max_workspace, *std::ranges::max_element(request.limits));
     UCUDNN_ASSIGN_OR_RETURN(std::vector<SizedAlgorithm> choices,
                             catalogue_.Choices(request.limits));
-    while (true) {
+    const bool any = !choices.empty();
+    UCUDNN_RETURN_IF_ERROR(LeaveOutInexact(&choices));
+    // All algorithms may err by more than the goal admits.
+    while (!any || !choices.empty() || !points_.empty()) {
       UCUDNN_ASSIGN_OR_RETURN(std::vector<SizedAlgorithm> next,
                               NextToMeasure(choices, Points(), request));
       if (next.empty()) {
@@ -190,6 +201,9 @@ class AdaptiveCampaign {
         return failed_.contains(size) || hopeless_.contains(size.algorithm);
       });
     }
+    for (const SizedAlgorithm& size : inexact_) {
+      UCUDNN_RETURN_IF_ERROR(Measure(size, true));
+    }
     if (points_.empty() && failure_) {
       return Within(fmt::format("measuring {}, batch {}",
                                 ToString(task_.problem), task_.batch.count()),
@@ -201,6 +215,51 @@ class AdaptiveCampaign {
  private:
   static SizedAlgorithm SizeOf(const MeasuredPoint& point) {
     return {point.batch, point.algorithm, point.workspace};
+  }
+
+  // Leaves `choices` and points of algorithms that the goal admits, and notes
+  // where the others are to be looked at.
+  Status LeaveOutInexact(std::vector<SizedAlgorithm>* choices) {
+    std::map<Algorithm, SizedAlgorithm> largest;
+    for (const SizedAlgorithm& size : *choices) {
+      SizedAlgorithm& known =
+          largest.try_emplace(size.algorithm, size).first->second;
+      known = std::max(known, size);
+    }
+    std::vector<MeasuredPoint> known;
+    std::ranges::copy_if(
+        task_.known, std::back_inserter(known),
+        [](const MeasuredPoint& point) { return point.error_ppt > 0; });
+    for (const auto& [algorithm, size] : largest) {
+      known.push_back({size.batch, algorithm, size.workspace});
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        bench_.errors().AddTo(device_, task_.problem, known));
+    std::set<Algorithm> inexact;
+    for (const MeasuredPoint& point : ucudnn::LeaveOutInexact(
+             task_.problem.precision, task_.goal.max_error, &known)) {
+      inexact.insert(point.algorithm);
+    }
+    const auto is_inexact = [&](const Algorithm& algorithm) {
+      return inexact.contains(algorithm);
+    };
+    std::erase_if(*choices, [&](const SizedAlgorithm& size) {
+      return is_inexact(size.algorithm);
+    });
+    for (const auto& entry : largest) {
+      const SizedAlgorithm& size = entry.second;
+      const bool was_looked_at =
+          std::ranges::any_of(task_.known, [&](const MeasuredPoint& point) {
+            return point.algorithm == size.algorithm && point.error_ppt > 0;
+          });
+      if (is_inexact(size.algorithm) && !was_looked_at) {
+        inexact_.push_back(size);
+      }
+    }
+    std::erase_if(points_, [&](const auto& point) {
+      return is_inexact(point.first.algorithm);
+    });
+    return {};
   }
 
   bool IsSettled(const SizedAlgorithm& size) const {
@@ -236,15 +295,25 @@ class AdaptiveCampaign {
     return rivals;
   }
 
+  Status AddError(MeasuredPoint* point) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto errors,
+        bench_.errors().Of(device_, task_.problem, point->batch,
+                           std::span(&point->algorithm, 1)));
+    point->error_ppt = errors[0];
+    return {};
+  }
+
   Status Measure(const SizedAlgorithm& size, bool quick) {
     if (!quick) settled_.insert(size);
     if (quick && hopeless_.contains(size.algorithm)) return {};
     if (stop_.stop_requested()) return Fail(Code::kCancelled, "asked to stop");
     const Candidate candidate = catalogue_.CandidateOf(size);
-    const Result<MeasuredPoint> point = bench_.MeasureAlgorithm(
+    Result<MeasuredPoint> point = bench_.MeasureAlgorithm(
         task_.problem, size.batch, candidate, quick ? quick_ : thorough_,
         RivalsOf(size), stop_);
     if (point) {
+      UCUDNN_RETURN_IF_ERROR(AddError(&*point));
       points_.insert_or_assign(size, *point);
       if (const auto before = std::ranges::find(measured_, size, SizeOf);
           before != measured_.end()) {
@@ -268,6 +337,7 @@ class AdaptiveCampaign {
     return {};
   }
 
+  Device& device_;
   Catalogue catalogue_;
   MeasureBench& bench_;
   const CampaignTask& task_;
@@ -281,7 +351,8 @@ class AdaptiveCampaign {
   std::set<SizedAlgorithm> settled_;  // measured thoroughly
   std::set<SizedAlgorithm> failed_;
   std::set<Algorithm> hopeless_;
-  std::optional<Error> failure_;  // the first
+  std::vector<SizedAlgorithm> inexact_;  // to be looked at
+  std::optional<Error> failure_;         // the first
 };
 
 }  // namespace
@@ -315,12 +386,15 @@ Result<std::vector<MeasuredPoint>> RunCampaign(
     return AdaptiveCampaign(device, bench, task, options, stop, progress, sink)
         .Run();
   }
-  return bench.Measure(
-      task.problem, task.batch, options, stop,
-      [&](const Candidate& candidate, const Result<MeasuredPoint>& point) {
-        if (progress) progress(candidate, point);
-        if (point && sink) sink({*point});
-      });
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto points, bench.Measure(task.problem, task.batch, options, stop,
+                                 [&](const Candidate& candidate,
+                                     const Result<MeasuredPoint>& point) {
+                                   if (progress) progress(candidate, point);
+                                   if (point && sink) sink({*point});
+                                 }));
+  UCUDNN_RETURN_IF_ERROR(bench.errors().AddTo(device, task.problem, points));
+  return points;
 }
 
 }  // namespace ucudnn

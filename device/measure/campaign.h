@@ -29,18 +29,22 @@ struct CampaignTask {
   std::vector<MeasuredPoint> known;
   // Measures this algorithm only.
   std::optional<Candidate> cross_check = {};
+  // Leaves algorithms out that may return other bits every time.
+  bool deterministic = false;
 };
 
 // Adaptive (solver/micro_batch/adaptive.h): queries the device for workspaces
 // and finds by bisection the largest batch of each algorithm under each limit;
 // takes a first look (one timing after the warm-up) at promising sizes; and
 // measures thoroughly, as `options` say, the sizes that plans then consist of.
-// Last resorts are left out if another algorithm fits at some batch.
+// Last resorts are left out if another algorithm fits at some batch. Algorithms
+// that err by more than the goal admits (device/accuracy.h) only get a first
+// look each, at their largest batch, so that it is known what they would gain.
 //
 // Returns what it measured, without `known`; `sink` receives the same points in
-// parts. An algorithm that fails is left out. kCancelled once `stop` is
-// requested: points that the sink received remain valid. Other errors as for
-// MeasureBench::Measure.
+// parts, perhaps without their errors. An algorithm that fails is left out.
+// kCancelled once `stop` is requested: points that the sink received remain
+// valid. Other errors as for MeasureBench::Measure.
 Result<std::vector<MeasuredPoint>> RunCampaign(
     Device& device, MeasureBench& bench, const CampaignTask& task,
     MeasureOptions options, const std::stop_token& stop,

@@ -27,6 +27,7 @@
 
 #include "base/profile.h"
 #include "base/result.h"
+#include "device/accuracy.h"
 #include "device/device.h"
 #include "device/measure/operand_ring.h"
 
@@ -118,8 +119,11 @@ class MeasureBench {
                                     Nanoseconds load,
                                     const std::stop_token& stop);
 
-  // The device's total running time for all measurements so far.
+  // The device's total running time for all measurements so far, without what
+  // tells the errors.
   Nanoseconds spent() const { return spent_; }
+  // What is known of the algorithms' errors.
+  AlgorithmErrors& errors() { return errors_; }
 
  private:
   struct Target;  // what is measured, and the points so far
@@ -166,6 +170,7 @@ class MeasureBench {
   OperandRing operands_;
   DeviceBuffer workspace_;
   Nanoseconds spent_{0};
+  AlgorithmErrors errors_;
 };
 
 }  // namespace ucudnn

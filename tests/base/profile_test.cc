@@ -358,6 +358,30 @@ TEST_F(SelectKernelsTest, TakesAProblemOfTheAskedPrecisionAsItIs) {
               HasSubstr("layer l forward is of two problems"));
 }
 
+TEST(SelectAccurateTest, LeavesOutAlgorithmsThatErr) {
+  const std::string csv =
+      "device,network,layer,op,precision,layout,batch,algorithm,math,"
+      "workspace_bytes,time_us,error\n"
+      "g,n,l,forward,FP32,NCHW,1,GEMM,,0,8,1.5e-06\n"
+      "g,n,l,forward,FP32,NCHW,1,OLD,,0,7,\n"
+      "g,n,l,forward,FP32,NCHW,1,WINOGRAD,,0,4,0.012\n";
+  const auto profile = ParseProfileCsv(csv, "p.csv");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->kernels[0].points[0].error_ppt, 1'500'000);
+  EXPECT_EQ(profile->kernels[0].points[1].error_ppt, 0);
+  EXPECT_EQ(ToCsv(*profile), csv);
+  EXPECT_EQ(SelectKernels(*profile, {})->kernels[0].points.size(), 2U);
+  EXPECT_EQ(
+      SelectKernels(*profile, {.max_error = 0.1})->kernels[0].points.size(),
+      3U);
+  const auto bad =
+      ParseProfileCsv(csv.substr(0, csv.find("g,n")) +
+                          "g,n,l,forward,FP32,NCHW,1,GEMM,,0,8,-1\n",
+                      "p.csv");
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message, ::testing::HasSubstr("error"));
+}
+
 TEST_F(SelectKernelsTest, KeepsWhatTheFilterAdmits) {
   const auto one = SelectKernels(
       profile_, {.device = "g", .op = "backward_data", .layout = "NCHW"});

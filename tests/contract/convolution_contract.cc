@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "device/accuracy.h"
 #include "device/rounding.h"
 #include "tests/contract/device_contract.h"
 #include "tests/contract/guarded_buffer.h"
@@ -154,8 +155,13 @@ TEST_P(ConvolutionContractTest, SuggestsWithinALimitOrNamesTheLeast) {
   std::set<Bytes> workspaces;
   for (const Candidate& c : candidates_) workspaces.insert(c.workspace);
   const Bytes least = *workspaces.begin();
+  AlgorithmErrors errors;
+  const auto suggest = [&](Bytes limit) {
+    return SuggestWithin(*device_, problem(), batch(), limit, kDefaultMaxError,
+                         &errors);
+  };
   for (const Bytes limit : {least, *workspaces.rbegin()}) {
-    const auto suggestion = SuggestWithin(*device_, problem(), batch(), limit);
+    const auto suggestion = suggest(limit);
     ASSERT_OK(suggestion);
     SCOPED_TRACE(Described(*suggestion));
     EXPECT_LE(suggestion->workspace, limit);
@@ -170,7 +176,7 @@ TEST_P(ConvolutionContractTest, SuggestsWithinALimitOrNamesTheLeast) {
     EXPECT_EQ((*conv)->workspace(), suggestion->workspace);
   }
   if (least == Bytes()) return;
-  const auto none = SuggestWithin(*device_, problem(), batch(), least - 1_B);
+  const auto none = suggest(least - 1_B);
   EXPECT_CODE(Code::kFailedPrecondition, none);
   EXPECT_THAT(none.error().message, HasSubstr(FormatBytes(least)));
 }

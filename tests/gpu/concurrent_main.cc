@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "device/accuracy.h"
 #include "device/cudnn/cudnn_device.h"
 #include "device/elements.h"
 #include "device/operators/open.h"
@@ -203,7 +204,8 @@ class LinkTest {
     g.filter = {1, filter, filter};
     g.padding = {0, filter / 2, filter / 2};
     UCUDNN_ASSIGN_OR_RETURN(const Candidate chosen,
-                            SuggestWithin(device_, problem, batch, 64_MiB));
+                            SuggestWithin(device_, problem, batch, 64_MiB,
+                                          kDefaultMaxError, &errors_));
     UCUDNN_ASSIGN_OR_RETURN(convolutions_.emplace_back(),
                             device_.Prepare(problem, batch, chosen.algorithm));
     UCUDNN_ASSIGN_OR_RETURN(workspaces_.emplace_back(),
@@ -261,6 +263,7 @@ class LinkTest {
   }
 
   Device& device_;
+  AlgorithmErrors errors_;
   DeviceBuffer a_, b_, out_;      // of the loads
   DeviceBuffer source_, target_;  // on the host
   DeviceBuffer there_;

@@ -4,7 +4,7 @@ Winograd and Fourier transforms. Both of torch_convert_checks.py's CHECKS print
 the errors of both.
 
 The planner admits an algorithm by a sample of its results on two images: at most
-1e-5 off, or four times the best (client/dropin/planner/accuracy.h).
+1e-5 off, or four times the best (base/accuracy.h).
 Among all results there are larger errors than in a sample, since Winograd's
 depend on the position within a tile; so a layer's plan may be off by BOUND. That
 is far from the algorithms that the planner must leave out, such as Winograd on

@@ -94,6 +94,18 @@ Json SegmentJson(const ExplainedKernel& kernel) {
           {"beside", kernel.segment->beside}};
 }
 
+Json InexactJson(const std::optional<LeftOut>& inexact) {
+  if (!inexact) return nullptr;
+  Json algorithms = Json::array();
+  for (const auto& [algorithm, error] : inexact->errors) {
+    algorithms.push_back({{"algorithm", algorithm.name},
+                          {"math", algorithm.math},
+                          {"error", error}});
+  }
+  return {{"algorithms", std::move(algorithms)},
+          {"faster_with", AlternativeJson(inexact->with)}};
+}
+
 Json KernelJson(const ExplainedKernel& kernel) {
   return {{"layer", kernel.layer},
           {"op", Name(kernel.op)},
@@ -104,7 +116,8 @@ Json KernelJson(const ExplainedKernel& kernel) {
           {"runner_up", AlternativeJson(kernel.runner_up)},
           {"twice_the_limit", AlternativeJson(kernel.doubled)},
           {"scattered", AlternativeJson(kernel.scattered)},
-          {"segment", SegmentJson(kernel)}};
+          {"segment", SegmentJson(kernel)},
+          {"inexact", InexactJson(kernel.inexact)}};
 }
 
 Json ExplanationJson(const Explanation& explanation) {
@@ -181,6 +194,30 @@ std::string ScatterText(const std::vector<ExplainedKernel>& kernels) {
          "under other clocks are stale, and the next plan measures anew.\n";
 }
 
+// What is too inexact, and what it would gain.
+std::string InexactText(const std::vector<ExplainedKernel>& kernels) {
+  std::string text;
+  for (const ExplainedKernel& kernel : kernels) {
+    if (!kernel.inexact) continue;
+    std::vector<std::string> names;
+    for (const auto& [algorithm, error] : kernel.inexact->errors) {
+      names.push_back(fmt::format("{} (error {:.1e})", algorithm.name, error));
+    }
+    const auto& with = kernel.inexact->with;
+    text += fmt::format(
+        "{} {} does without {}: {}\n", kernel.layer, Name(kernel.op),
+        fmt::join(names, ", "),
+        with ? fmt::format("with that {} instead of {} ({}) by {}",
+                           HumanTime(with->time), HumanTime(kernel.time),
+                           Change(with->time, kernel.time), with->division)
+             : "that would gain nothing");
+  }
+  if (text.empty()) return text;
+  return text +
+         "Errors are relative to a result's largest element; `ucudnn plan "
+         "--max-error` admits larger ones.\n";
+}
+
 std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {
   Table table({"LAYER", "OP", "MICRO-BATCHES", "TIME", "RUNNER-UP",
                "A LARGER LIMIT", "TWICE THE LIMIT"});
@@ -199,7 +236,8 @@ std::string KernelsText(const std::vector<ExplainedKernel>& kernels) {
              : "-",
          kernel.doubled ? Change(kernel.doubled->time, kernel.time) : "-"});
   }
-  return table.Text() + BindingText(kernels) + ScatterText(kernels);
+  return table.Text() + BindingText(kernels) + ScatterText(kernels) +
+         InexactText(kernels);
 }
 
 std::string ExplanationText(const Explanation& explanation) {
@@ -308,8 +346,9 @@ std::string MemoryExplanationText(const JobPlan& plan) {
   return text;
 }
 
-// The kernels of an iteration as measured on a kind.
-Result<Profile> KernelsOn(const std::string& kind,
+// The kernels of an iteration as measured on a kind, as far as plans for the
+// request may use it.
+Result<Profile> KernelsOn(const JobRequest& request, const std::string& kind,
                           const std::vector<KernelPlan>& kernels,
                           Measurements& measurements) {
   Profile profile;
@@ -320,6 +359,7 @@ Result<Profile> KernelsOn(const std::string& kind,
     measured.id.op = kernel.op;
     UCUDNN_ASSIGN_OR_RETURN(measured.points,
                             measurements.Of(kind, ToString(*kernel.problem)));
+    LeaveOutInexact(request.precision, request.max_error, &measured.points);
   }
   return profile;
 }
@@ -334,14 +374,14 @@ Result<ExplainedRank> ExplainRank(const JobRequest& request,
     const KernelPlan& kernel = plan.kernels[k];
     if (!kernel.problem) continue;
     UCUDNN_ASSIGN_OR_RETURN(
-        const std::vector<MeasuredPoint> points,
+        std::vector<MeasuredPoint> points,
         measurements.Of(rank.device_kind, ToString(*kernel.problem)));
     const std::optional<KernelSegment>& segment = segments[k];
     ExplainedKernel& added = explained.kernels.emplace_back();
     UCUDNN_ASSIGN_OR_RETURN(
-        added,
-        ExplainKernel(points, rank.batch, request.policy,
-                      segment ? segment->size : request.KernelLimit(), kernel));
+        added, ExplainKernel(std::move(points), rank.batch, request,
+                             segment ? segment->size : request.KernelLimit(),
+                             kernel));
     added.segment = segment;
   }
   return explained;
@@ -367,9 +407,9 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
                                                rank.workspace->kernels.size()));
     }
     if (kernels.contains(rank.device_kind)) continue;
-    UCUDNN_ASSIGN_OR_RETURN(
-        kernels[rank.device_kind],
-        KernelsOn(rank.device_kind, rank.workspace->kernels, measurements));
+    UCUDNN_ASSIGN_OR_RETURN(kernels[rank.device_kind],
+                            KernelsOn(plan.request, rank.device_kind,
+                                      rank.workspace->kernels, measurements));
   }
   explanation.one_more = WithOneMoreGpu(plan.request, kernels, concurrency);
   return explanation;

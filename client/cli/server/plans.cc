@@ -40,6 +40,7 @@ struct RequestOptions {
   bool offload_weights = false;
   bool momentum = false;
   BatchPolicy policy = BatchPolicy::kPowerOfTwo;
+  double max_error = kDefaultMaxError;
   std::vector<std::string> kinds;
   int ranks = 1;
   std::string precision;
@@ -110,6 +111,7 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
                  "Updates keep a momentum for each weight, on the device")
       ->needs(budget);
   AddBatchPolicyOption(command, &options->policy);
+  AddMaxErrorOption(command, &options->max_error);
   command
       ->add_option("--ranks", options->ranks,
                    "How many ranks share the batch; as many as there are "
@@ -178,6 +180,7 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
     memory.set_momentum(options.momentum);
   }
   request.set_batch_policy(std::string(Name(options.policy)));
+  request.set_max_error(options.max_error);
   request.set_precision(options.precision);
   request.set_layout(options.layout);
   UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> kinds,

@@ -11,6 +11,7 @@
 #include "client/cli/profile_options.h"
 #include "client/cli/solve/general_solver.h"
 #include "client/cli/solve/solve.h"
+#include "client/solve/answers.h"
 #include "solver/knapsack/wd.h"
 #include "solver/micro_batch/wr.h"
 
@@ -19,9 +20,13 @@ namespace {
 
 using Fronts = std::span<const std::span<const FrontPoint>>;
 
-Status PrintPlan(const Result<WorkspacePlan>& plan, OutputFormat output) {
+Status PrintPlan(const Profile& kernels, const Result<WorkspacePlan>& plan,
+                 OutputFormat output) {
   if (!plan) return tl::unexpected<Error>(plan.error());
-  return Print(output, ToJson(*plan), [&plan] { return PlanTable(*plan); });
+  return Print(output, ToJson(*plan, kernels), [&] {
+    const std::string note = AccuracyNote(kernels, *plan);
+    return PlanTable(*plan) + note + (note.empty() ? "" : "\n");
+  });
 }
 
 WrRequest RequestOf(const ProfileOptions& options) {
@@ -79,7 +84,8 @@ void AddSolveWr(CLI::App* solve, Chosen* chosen) {
   command->callback([options, chosen] {
     *chosen = [options]() -> Status {
       UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(*options));
-      return PrintPlan(SolveWr(kernels, RequestOf(*options)), options->output);
+      return PrintPlan(kernels, SolveWr(kernels, RequestOf(*options)),
+                       options->output);
     };
   });
 }
@@ -97,7 +103,7 @@ void AddSolveWd(CLI::App* solve, Chosen* chosen) {
       const Divide divide = [&](Fronts fronts, Bytes limit) {
         return DivideAndConsult(*solver, kernels, fronts, limit);
       };
-      return PrintPlan(SolveWd(kernels, RequestOf(*options), divide),
+      return PrintPlan(kernels, SolveWd(kernels, RequestOf(*options), divide),
                        options->output);
     };
   });

@@ -12,6 +12,7 @@
 #include "base/training/json.h"
 #include "client/cli/memory_options.h"
 #include "client/cli/memory_text.h"
+#include "client/cli/profile_options.h"
 #include "client/cli/solve/solve.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/summary.h"
@@ -197,6 +198,7 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                           "Use only measurements in this layout, NCHW or NHWC"),
       NamesOf(kLayouts))
       ->option_text("LAYOUT");
+  AddMaxErrorOption(command, &problem.rows.max_error);
   AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "
                  "model's");

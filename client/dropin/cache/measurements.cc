@@ -7,7 +7,6 @@
 #include <cctype>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
@@ -23,23 +22,9 @@ using Json = nlohmann::ordered_json;
 constexpr Bytes kMaxFile = 64_MiB;
 // Version 1 measured on the same operands repeatedly; version 2 lacked host
 // times; version 3 did not replay short runs; in version 4 filter gradients had
-// one time, of a run that adds; version 5 measured in a single stream.
-constexpr int kVersion = 6;
-
-Json ToJson(const Algorithm& algorithm) {
-  return {{"algorithm", algorithm.name},
-          {"math", algorithm.math},
-          {"precision", Name(algorithm.precision)}};
-}
-
-// Throws nlohmann::json exceptions, which ParseMeasurements catches.
-Result<Algorithm> AlgorithmFrom(const Json& json) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      const Precision precision,
-      ParsePrecision(json.at("precision").get<std::string>()));
-  return Algorithm{json.at("algorithm").get<std::string>(),
-                   json.at("math").get<std::string>(), precision};
-}
+// one time, of a run that adds; version 5 measured in a single stream; in
+// version 6 errors stood apart from the points.
+constexpr int kVersion = 7;
 
 Result<std::int64_t> NotNegative(const Json& json, const char* name) {
   const Json& value = json.at(name);
@@ -49,7 +34,8 @@ Result<std::int64_t> NotNegative(const Json& json, const char* name) {
   return value.get<std::int64_t>();
 }
 
-// Numbers that older files do not have, besides the time, were not noted.
+// Throws nlohmann::json exceptions, which ParseMeasurements catches. Numbers
+// that older files do not have, besides the time, were not noted.
 Result<MeasuredPoint> PointFrom(const Json& json, BatchSize batch) {
   UCUDNN_ASSIGN_OR_RETURN(const auto bytes,
                           NotNegative(json, "workspace_bytes"));
@@ -68,8 +54,10 @@ Result<MeasuredPoint> PointFrom(const Json& json, BatchSize batch) {
 }
 
 Json ToJson(const MeasuredPoint& point) {
-  Json row = ToJson(point.algorithm);
-  row["workspace_bytes"] = point.workspace.count();
+  Json row = {{"algorithm", point.algorithm.name},
+              {"math", point.algorithm.math},
+              {"precision", Name(point.algorithm.precision)},
+              {"workspace_bytes", point.workspace.count()}};
   for (const PointNumber& number : PointNumbers()) {
     row[std::string(number.name)] = number.get(point);
   }
@@ -123,13 +111,6 @@ Result<ProblemMeasurements> FromJson(const Json& json, const std::string& kind,
     }
   }
   UCUDNN_RETURN_IF_ERROR(ReadAdaptive(json, &result));
-  for (const Json& entry : json.at("errors")) {
-    UCUDNN_ASSIGN_OR_RETURN(auto algorithm, AlgorithmFrom(entry));
-    const Json& error = entry.at("error");
-    result.errors[std::move(algorithm)] =
-        error.is_null() ? std::numeric_limits<double>::infinity()
-                        : error.get<double>();
-  }
   return result;
 }
 
@@ -139,8 +120,7 @@ std::string ToJsonText(const ProblemMeasurements& measurements,
                        const std::string& kind, const ConvProblem& problem) {
   Json json = {{"version", kVersion},          {"kind", kind},
                {"problem", ToString(problem)}, {"batches", Json::array()},
-               {"singles", Json::array()},     {"looks", Json::array()},
-               {"errors", Json::array()}};
+               {"singles", Json::array()},     {"looks", Json::array()}};
   for (const auto& [batch, measured] : measurements.batches) {
     Json entry = {{"batch", batch.count()},
                   {"max_workspace_bytes", measured.max_workspace.count()},
@@ -159,11 +139,6 @@ std::string ToJsonText(const ProblemMeasurements& measurements,
     json["looks"].push_back({{"batch", query.batch.count()},
                              {"limit_bytes", query.limit.count()},
                              {"each_below", query.each_below}});
-  }
-  for (const auto& [algorithm, error] : measurements.errors) {
-    Json row = ToJson(algorithm);
-    row["error"] = error;  // null if infinite
-    json["errors"].push_back(std::move(row));
   }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -45,8 +45,6 @@ struct ProblemMeasurements {
   // and the adaptive questions that they answer.
   std::vector<MeasuredPoint> singles;
   std::set<AdaptiveQuery> queries;
-  // The error of each algorithm's result (client/dropin/planner/accuracy.h).
-  std::map<Algorithm, double> errors;
 
   friend bool operator==(const ProblemMeasurements&,
                          const ProblemMeasurements&) = default;

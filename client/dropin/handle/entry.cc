@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/dropin/planner/accuracy.h"
 #include "client/dropin/planner/planner.h"
+#include "device/accuracy.h"
 #include "device/cudnn/legacy/queries.h"
 
 namespace ucudnn::cudnn {

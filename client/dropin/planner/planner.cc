@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "client/dropin/planner/accuracy.h"
 #include "client/dropin/planner/plan_file_kernels.h"
+#include "device/accuracy.h"
 #include "solver/knapsack/wd.h"
 #include "solver/micro_batch/host_time.h"
 #include "solver/micro_batch/wr.h"

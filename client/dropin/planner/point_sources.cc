@@ -2,28 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <span>
 #include <stop_token>
 #include <utility>
 
-#include "client/dropin/planner/accuracy.h"
-#include "client/dropin/planner/candidate_filter.h"
 #include "device/measure/campaign.h"
 #include "device/measure/measure.h"
 #include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {
-
-std::vector<Algorithm> AlgorithmsOf(std::span<const MeasuredPoint> points) {
-  std::vector<Algorithm> algorithms;
-  for (const MeasuredPoint& point : points) {
-    algorithms.push_back(point.algorithm);
-  }
-  std::sort(algorithms.begin(), algorithms.end());
-  algorithms.erase(std::unique(algorithms.begin(), algorithms.end()),
-                   algorithms.end());
-  return algorithms;
-}
 
 // Few repeats, because a program waits; but long ones, because an idle GPU is
 // slow at first.
@@ -75,7 +63,6 @@ void Merge(ProblemMeasurements from, ProblemMeasurements* into) {
   }
   for (MeasuredPoint& point : from.singles) AddSingle(std::move(point), into);
   into->queries.merge(std::move(from.queries));
-  into->errors.merge(std::move(from.errors));
 }
 
 // Whether this device lists the algorithm that somebody else measured.
@@ -102,24 +89,14 @@ const MeasuredPoint* PointSources::Find(const ConvProblem& problem,
 
 bool PointSources::Admits(const ConvProblem& problem, BatchSize batch,
                           const Algorithm& algorithm, const Bench& bench) {
-  ProblemMeasurements& known = known_[problem];
-  return MeasureMissingErrors(problem, batch, std::span(&algorithm, 1), bench,
-                              &known) &&
-         Admits(problem, known, algorithm);
-}
-
-bool PointSources::Admits(const ConvProblem& problem,
-                          const ProblemMeasurements& known,
-                          const Algorithm& algorithm) const {
   if (options_.settings.deterministic &&
       !IsDeterministic(problem.op, algorithm)) {
     return false;
   }
-  const auto error = known.errors.find(algorithm);
-  if (error == known.errors.end()) return false;
-  double best = error->second;
-  for (const auto& [other, its] : known.errors) best = std::min(best, its);
-  return IsAccurate(problem.precision, error->second, best);
+  const Result<Device*> device = bench();
+  return device &&
+         errors_.Admit(**device, problem, batch, kDefaultMaxError, algorithm)
+             .value_or(false);
 }
 
 bool PointSources::IsEnough(const ProblemMeasurements& known,
@@ -157,34 +134,22 @@ Bytes PointSources::Reach(Bytes limit) const {
   return std::max(limit, options_.settings.MostWorkspace());
 }
 
-Status PointSources::MeasureMissingErrors(const ConvProblem& problem,
-                                          BatchSize batch,
-                                          std::span<const Algorithm> algorithms,
-                                          const Bench& bench,
-                                          ProblemMeasurements* known) {
-  std::vector<Algorithm> unknown;
-  for (const Algorithm& algorithm : algorithms) {
-    if (!known->errors.contains(algorithm)) unknown.push_back(algorithm);
+Status PointSources::AddErrors(const ConvProblem& problem, const Bench& bench,
+                               ProblemMeasurements* known) {
+  std::vector<MeasuredPoint*> points;
+  for (auto& [size, measured] : known->batches) {
+    for (MeasuredPoint& point : measured.points) points.push_back(&point);
   }
-  if (unknown.empty()) return {};
+  for (MeasuredPoint& point : known->singles) points.push_back(&point);
+  if (std::ranges::all_of(points,
+                          [](auto* point) { return point->error_ppt > 0; })) {
+    return {};
+  }
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
-  // Few images reveal an algorithm's error as well as many, but not every
-  // algorithm takes few.
-  const BatchSize few(std::min<std::int64_t>(batch.count(), 2));
-  UCUDNN_ASSIGN_OR_RETURN(auto errors,
-                          MeasureErrors(*device, problem, few, unknown));
-  if (few < batch) {
-    for (std::size_t i = 0; i < unknown.size(); ++i) {
-      if (errors[i] <= 1) continue;
-      UCUDNN_ASSIGN_OR_RETURN(
-          const auto whole,
-          MeasureErrors(*device, problem, batch, std::span(&unknown[i], 1)));
-      errors[i] = whole[0];
-    }
-  }
-  for (std::size_t i = 0; i < unknown.size(); ++i) {
-    known->errors[unknown[i]] = errors[i];
-  }
+  std::vector<MeasuredPoint> values;
+  for (const MeasuredPoint* point : points) values.push_back(*point);
+  UCUDNN_RETURN_IF_ERROR(errors_.AddTo(*device, problem, values));
+  for (std::size_t i = 0; i < points.size(); ++i) *points[i] = values[i];
   return {};
 }
 
@@ -217,8 +182,6 @@ Status PointSources::AskFor(const ConvProblem& problem,
       return !Lists(*listed, point);
     });
     if (points.empty()) continue;
-    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
-        problem, size, AlgorithmsOf(points), bench, known));
     if (is_complete) {
       known->batches[size] = {complete->second, std::move(points)};
       continue;
@@ -240,7 +203,7 @@ Status PointSources::Measure(const ConvProblem& problem,
   UCUDNN_ASSIGN_OR_RETURN(Device * device, bench());
   MeasureOptions measure = QuickMeasureOptions();
   if (IsAdaptive()) {
-    return Explore(*device, problem, need, measure, bench, known);
+    return Explore(*device, problem, need, measure, known);
   }
   measure.max_workspace = Reach(need.limit);
   MeasureBench measuring(*device);
@@ -255,8 +218,6 @@ Status PointSources::Measure(const ConvProblem& problem,
       }
       points = std::vector<MeasuredPoint>();
     }
-    UCUDNN_RETURN_IF_ERROR(MeasureMissingErrors(
-        problem, size, AlgorithmsOf(*points), bench, known));
     known->batches[size] = {measure.max_workspace, *std::move(points)};
   }
   return {};
@@ -264,33 +225,20 @@ Status PointSources::Measure(const ConvProblem& problem,
 
 Status PointSources::Explore(Device& device, const ConvProblem& problem,
                              const AdaptiveQuery& need,
-                             const MeasureOptions& options, const Bench& bench,
+                             const MeasureOptions& options,
                              ProblemMeasurements* known) {
-  // Hide inaccurate algorithms: plans could not use them.
-  CandidateFilter admitted(
-      device, [&](BatchSize size, std::vector<Candidate>* listed) -> Status {
-        std::vector<Algorithm> algorithms;
-        for (const Candidate& c : *listed) algorithms.push_back(c.algorithm);
-        UCUDNN_RETURN_IF_ERROR(
-            MeasureMissingErrors(problem, size, algorithms, bench, known));
-        std::erase_if(*listed, [&](const Candidate& c) {
-          return !Admits(problem, *known, c.algorithm);
-        });
-        return {};
-      });
-  // Check accuracy on the largest size first, which every useful algorithm
-  // takes.
-  UCUDNN_ASSIGN_OR_RETURN(const auto largest,
-                          admitted.ListAlgorithms(problem, need.batch));
-  (void)largest;
   TaskGoal goal = {true, need.limit};
   if (need.each_below) goal.limit.reset();
-  const CampaignTask task{problem, need.batch, goal, need.limit,
-                          AdmittedPoints(problem, *known, need.batch)};
-  MeasureBench measuring(admitted);
-  UCUDNN_ASSIGN_OR_RETURN(auto points,
-                          RunCampaign(admitted, measuring, task, options,
-                                      std::stop_token(), {}, {}));
+  const CampaignTask task{.problem = problem,
+                          .batch = need.batch,
+                          .goal = goal,
+                          .max_workspace = need.limit,
+                          .known = AdmittedPoints(problem, *known, need.batch),
+                          .deterministic = options_.settings.deterministic};
+  MeasureBench measuring(device);
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto points,
+      RunCampaign(device, measuring, task, options, std::stop_token(), {}, {}));
   for (MeasuredPoint& point : points) AddSingle(std::move(point), known);
   known->queries.insert(need);
   return {};
@@ -301,7 +249,10 @@ std::vector<MeasuredPoint> PointSources::AdmittedPoints(
     BatchSize batch) const {
   std::vector<MeasuredPoint> points;
   const auto add = [&](const MeasuredPoint& point) {
-    if (Admits(problem, known, point.algorithm)) points.push_back(point);
+    if (!options_.settings.deterministic ||
+        IsDeterministic(problem.op, point.algorithm)) {
+      points.push_back(point);
+    }
   };
   for (const auto& [size, measured] : known.batches) {
     if (size > batch || !PolicyAdmits(options_.settings.policy, size, batch)) {
@@ -309,12 +260,13 @@ std::vector<MeasuredPoint> PointSources::AdmittedPoints(
     }
     std::ranges::for_each(measured.points, add);
   }
-  if (!IsAdaptive()) return points;
   for (const MeasuredPoint& point : known.singles) {
-    if (point.batch <= batch && !known.batches.contains(point.batch)) {
+    if (IsAdaptive() && point.batch <= batch &&
+        !known.batches.contains(point.batch)) {
       add(point);
     }
   }
+  LeaveOutInexact(problem.precision, kDefaultMaxError, &points);
   return points;
 }
 
@@ -334,6 +286,7 @@ Result<std::vector<MeasuredPoint>> PointSources::Below(
       if (!IsEnough(known, need)) {
         UCUDNN_RETURN_IF_ERROR(Measure(problem, need, bench, &known));
       }
+      UCUDNN_RETURN_IF_ERROR(AddErrors(problem, bench, &known));
       // If it cannot be saved, the next process measures it again.
       (void)files_.Write(problem, known);
     }
@@ -365,6 +318,7 @@ Result<MeasuredPoint> PointSources::Point(const ConvProblem& problem,
       MeasuredPoint point,
       measuring.MeasureAlgorithm(problem, batch, *candidate,
                                  QuickMeasureOptions(), {}, std::stop_token()));
+  UCUDNN_RETURN_IF_ERROR(errors_.AddTo(*device, problem, std::span(&point, 1)));
   AddSingle(point, &known);
   (void)files_.Write(problem, known);
   return point;

@@ -6,12 +6,11 @@
 // measured here. Asking and measuring happen once for all processes of the
 // machine. The policy `adaptive` measures what plans under the limit need, the
 // others each algorithm at each size. Points of algorithms that are too
-// inaccurate (accuracy.h) are left out. One caller at a time.
+// inexact (base/accuracy.h) are left out. One caller at a time.
 
 #include <chrono>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "client/config/dropin_settings.h"
 #include "client/dropin/ask/problem_profile.h"
 #include "client/dropin/cache/measurements.h"
+#include "device/accuracy.h"
 #include "device/device.h"
 #include "device/measure/measure.h"
 
@@ -75,18 +75,15 @@ class PointSources {
   // Measures by the adaptive policy, as agents do (device/measure/campaign.h).
   Status Explore(Device& device, const ConvProblem& problem,
                  const AdaptiveQuery& need, const MeasureOptions& options,
-                 const Bench& bench, ProblemMeasurements* known);
-  // Measures the missing errors of `algorithms`.
-  Status MeasureMissingErrors(const ConvProblem& problem, BatchSize batch,
-                              std::span<const Algorithm> algorithms,
-                              const Bench& bench, ProblemMeasurements* known);
+                 ProblemMeasurements* known);
+  // Measures the errors that points lack.
+  Status AddErrors(const ConvProblem& problem, const Bench& bench,
+                   ProblemMeasurements* known);
   void Note(const std::string& text) const;  // printed if verbose
 
   bool IsAdaptive() const {
     return options_.settings.policy == BatchPolicy::kAdaptive;
   }
-  bool Admits(const ConvProblem& problem, const ProblemMeasurements& known,
-              const Algorithm& algorithm) const;
   std::vector<MeasuredPoint> AdmittedPoints(const ConvProblem& problem,
                                             const ProblemMeasurements& known,
                                             BatchSize batch) const;
@@ -103,6 +100,7 @@ class PointSources {
   const LocalOptions options_;
   MeasurementFiles files_;
   std::map<ConvProblem, ProblemMeasurements> known_;
+  AlgorithmErrors errors_;
 };
 
 }  // namespace ucudnn

@@ -39,6 +39,10 @@
  *   device, network, layer, op, precision, layout
  *                          select rows of the profile, where it has several
  *                          values
+ *   max_error              the largest error that algorithms may have, above 0
+ *                          and below 1, relative to the largest element of a
+ *                          result, as far as the profile has errors; default:
+ *                          what rounding in the precision explains
  * An unknown field is an error.
  *
  * Batches and workspace are divided by the methods of Oyama et al.,
@@ -165,6 +169,7 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    select rows of the profile, where it has several values;
  *                    without profile_network, those of network_name count if
  *                    there are any
+ *   max_error        as above
  * Answer: the plan as `ucudnn solve memory -o json` prints it (docs/memory.md),
  * with the training graph as its field "graph"; for "all",
  * {"plans":[...],"graph":{...}}, where a policy without a plan has
@@ -231,9 +236,9 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
 int ucudnn_solve_recorded_step(const char* step, size_t step_size,
                                const char* request, char** answer);
 
-/* Checks a plan in the form of ucudnn_solve_profile_wr and `ucudnn solve -o json`, and
- * returns it in that form without unknown fields. Status 3 if a job could not
- * run it; the text names the field. */
+/* Checks a plan in the form of ucudnn_solve_profile_wr and `ucudnn solve -o
+ * json`, and returns it in that form without unknown fields. Status 3 if a job
+ * could not run it; the text names the field. */
 int ucudnn_solve_read_plan(const char* plan, size_t plan_size, char** answer);
 
 #ifdef __cplusplus

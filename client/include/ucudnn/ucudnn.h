@@ -128,6 +128,10 @@ UCUDNN_API void ucudnn_options_destroy(ucudnn_options* options);
  *   batch_policy           powerOfTwo (default), all, undivided, or adaptive
  *                          (measures only the sizes that plans need);
  *                          UCUDNN_BATCH_SIZE_POLICY
+ *   max_error              the largest error that algorithms may have,
+ *                          relative to the largest element of a result, such
+ *                          as 1e-3; default: what rounding in the precision
+ *                          explains, such as 1e-5 for FP32
  *   coordinators           "host:port,..."; UCUDNN_COORDINATOR
  *   plan_file              a plan to use; UCUDNN_PLAN_FILE. It must be
  *                          readable; one for another job is passed over

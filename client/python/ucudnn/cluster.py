@@ -159,6 +159,7 @@ class PlanRequest:
     memory: Optional[MemoryRequest] = None
     exclude_ranks: List[int] = field(default_factory=list)
     concurrent: bool = False  # the total is divided among what may run at once
+    max_error: float = 0.0  # of algorithms; 0: as accurate as rounding explains
 
     def limit_text(self) -> str:
         """For people."""

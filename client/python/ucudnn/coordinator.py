@@ -191,15 +191,19 @@ class Coordinator:
         precision: Precision = "FP32",
         layout: Layout = "NCHW",
         exclude_ranks: Sequence[SupportsIndex] = (),
+        max_error: float = 0.0,
         measure: bool = True,
         timeout: Optional[float] = None,
     ) -> JobPlan:
         """The optimal plan for a registered network, with one of
         `workspace_limit` (of each kernel), `total_workspace` (of all) and
         `memory`. With `concurrent` the total is divided among the kernels that
-        may run at once by the network's graph, which an ONNX model tells. `device_kinds` has the kind of each rank's device; without it,
-        there is one rank, on the only kind of the cluster. The same request over
-        the same measurements gives the same plan.
+        may run at once by the network's graph, which an ONNX model tells.
+        `device_kinds` has the kind of each rank's device; without it, there is
+        one rank, on the only kind of the cluster. `max_error` bounds the errors
+        of algorithms, relative to the largest element of a result; 0: what
+        rounding explains. The same request over the same measurements gives the
+        same plan.
 
         Has measured what is missing first, and waits for it up to `timeout`
         seconds (None: as long as it takes); raises NoPlan then, and goes on
@@ -217,6 +221,7 @@ class Coordinator:
             memory=memory,
             exclude_ranks=[as_int(rank) for rank in exclude_ranks],
             concurrent=concurrent,
+            max_error=max_error,
         )
         if measure:
             self._await_measurements(encode(request), timeout)
@@ -332,5 +337,10 @@ def _measurement(
                 for name in _NUMBERS
                 if row.get(name)
             },
+            **(
+                {"error": str(row["error_ppt"] / 1e12)}
+                if row.get("error_ppt")
+                else {}
+            ),
         },
     )

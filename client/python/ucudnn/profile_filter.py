@@ -14,6 +14,7 @@ class ProfileFilter(TypedDict, total=False):
     network: str
     precision: Optional[Precision]
     layout: Optional[Layout]
+    max_error: float  # of algorithms, as far as the profile has errors
 
 
 class KernelFilter(ProfileFilter, total=False):

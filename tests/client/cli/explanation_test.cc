@@ -34,11 +34,15 @@ ExplainedKernel Explained(const std::vector<MeasuredPoint>& points,
   KernelProfile kernel;
   kernel.id.layer = "conv1";
   kernel.points = points;
+  LeaveOutInexact(Precision::kFp32, kDefaultMaxError, &kernel.points);
   const auto planned =
       SolveWr(kernel, {.batch = BatchSize(4), .workspace_limit = limit});
   EXPECT_TRUE(planned) << planned.error().message;
-  const auto explained =
-      ExplainKernel(points, BatchSize(4), BatchPolicy::kAll, limit, *planned);
+  JobRequest request;
+  request.workspace_limit = limit;
+  request.policy = BatchPolicy::kAll;
+  const auto explained = ExplainKernel(points, BatchSize(4), request,
+                                       request.KernelLimit(), *planned);
   EXPECT_TRUE(explained) << explained.error().message;
   return *explained;
 }
@@ -86,6 +90,28 @@ TEST(ExplanationTest, NamesTheDivisionThatScatterForbids) {
   ASSERT_TRUE(kernel.scattered);
   EXPECT_EQ(kernel.scattered->division, "2 × 2, FFT");
   EXPECT_EQ(kernel.scattered->time, 18us);
+}
+
+TEST(ExplanationTest, NamesWhatIsTooInexactAndWhatItWouldGain) {
+  std::vector<MeasuredPoint> points = kPoints;
+  for (MeasuredPoint& point : points) {
+    point.error_ppt =
+        PartsPerTrillion(point.algorithm.name == "FFT" ? 1e-2 : 1e-6);
+  }
+  const ExplainedKernel kernel = Explained(points, 32_MiB);
+  EXPECT_EQ(kernel.division, "1 × 4, GEMM");
+  EXPECT_FALSE(kernel.more);
+  ASSERT_TRUE(kernel.inexact);
+  const Algorithm fft{"FFT", "", Precision::kFp32};
+  EXPECT_EQ(kernel.inexact->errors, (std::map<Algorithm, double>{{fft, 1e-2}}));
+  ASSERT_TRUE(kernel.inexact->with);
+  EXPECT_EQ(kernel.inexact->with->time, 12us);
+  EXPECT_EQ(kernel.inexact->with->division, "2 × 2, FFT");
+  // Where it would not be faster, it is only named.
+  const ExplainedKernel small = Explained(points, 0_MiB);
+  ASSERT_TRUE(small.inexact);
+  EXPECT_FALSE(small.inexact->with);
+  EXPECT_FALSE(Explained(kPoints, 32_MiB).inexact);
 }
 
 std::map<std::string, Profile> OnKindA() {

@@ -110,6 +110,17 @@ TEST(CheckPlanTest, AcceptsAnyKernelsOfANetworkItDoesNotKnow) {
   EXPECT_TRUE(CheckPlan(TinyPlan(kRequest, {5, 3}), kRequest, {}, true));
 }
 
+TEST(CheckPlanTest, WantsTheBoundOnErrorsThatTheJobNames) {
+  JobRequest bounded = kRequest;
+  bounded.max_error = 1e-3;
+  const JobPlan plan = TinyPlan(kRequest, {5, 3});
+  const Status fits = CheckPlan(plan, bounded, Kernels(), true);
+  ASSERT_FALSE(fits);
+  EXPECT_THAT(fits.error().message,
+              HasSubstr("max_error 0, the job has 0.001"));
+  EXPECT_TRUE(CheckPlan(TinyPlan(bounded, {5, 3}), bounded, Kernels(), true));
+}
+
 TEST(CheckOnDeviceTest, AcceptsWhatTheDeviceLists) {
   FakeDevice device;
   const JobPlan plan = TinyPlan(kRequest, {5, 3});

@@ -159,7 +159,7 @@ TEST_P(ConcurrentPlanTest, HasTheOptimumOfAGeneralSolver) {
     const auto concurrency =
         ConcurrencyOf(model.record, model.network, request).value();
     const Profile profile =
-        ProfileOf(model.network, request, model.profiles, kGpu);
+        ProfileOf(model.network, request, model.profiles, kGpu).value();
     for (const auto& [a, b] : ConcurrentPairs(concurrency)) {
       const KernelPlan& one = workspace.kernels[a];
       const KernelPlan& other = workspace.kernels[b];

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <random>
 
 #include "base/plan/prediction.h"
 #include "proto/convert_plan.h"
@@ -17,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using std::chrono_literals::operator""us;
 
 constexpr const char* kFast = "Fast/2u/1GiB/none-1.0";
@@ -49,6 +51,7 @@ KindProfiles Measured(const Network& network, const JobRequest& request,
     MeasuredPoint point;
     point.batch = need.batch;
     point.algorithm.name = "PLAIN";
+    point.error_ppt = 900'000;
     point.time =
         std::chrono::microseconds(us.at(need.kind) * need.batch.count());
     auto& points = profiles[need.kind][need.problem];
@@ -346,6 +349,59 @@ PlainMemory RoomFor(const JobRequest& request, std::int64_t fast,
   memory.devices = {{kFast, 1_MiB * (fast + 1) - 1_B},
                     {kSlow, 1_MiB * (slow + 1) - 1_B}};
   return memory;
+}
+
+TEST(PlannerTest, ABoundOnErrorsIsThePlanOfTheFilteredProfile) {
+  const Network network = OneLayer();
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 50; ++trial) {
+    JobRequest request = Request(8, {kFast, kSlow});
+    request.max_error = trial % 2 == 0 ? 1e-3 : kDefaultMaxError;
+    KindProfiles all = Measured(network, request, {{kFast, 10}, {kSlow, 30}});
+    KindProfiles admitted = all;
+    for (auto& [kind, problems] : all) {
+      const std::int64_t of_quick = random() % 2 == 0 ? 900'000 : 2'000'000'000;
+      for (auto& [problem, points] : problems) {
+        auto& kept = admitted[kind][problem];
+        kept.clear();
+        for (MeasuredPoint& point : points) {
+          point.error_ppt =
+              point.algorithm.name == "QUICK" ? of_quick : 900'000;
+          if (point.error_ppt < 1'000'000'000) kept.push_back(point);
+        }
+      }
+    }
+    const auto bounded = MakePlan(network, request, all);
+    ASSERT_TRUE(bounded) << bounded.error().message;
+    EXPECT_EQ(*bounded, MakePlan(network, request, admitted));
+    EXPECT_THAT(bounded->reasons,
+                Not(Contains(HasSubstr("accuracy not measured"))));
+  }
+}
+
+TEST(PlannerTest, SaysWhereAccuracyIsNotMeasuredOrNothingIsAccurate) {
+  const Network network = OneLayer();
+  JobRequest request = Request(8, {kFast});
+  KindProfiles profiles = Measured(network, request, {{kFast, 10}});
+  for (auto& [problem, points] : profiles[kFast]) {
+    for (MeasuredPoint& point : points) point.error_ppt = 0;
+  }
+  const auto unknown = MakePlan(network, request, profiles);
+  ASSERT_TRUE(unknown) << unknown.error().message;
+  EXPECT_THAT(unknown->reasons,
+              Contains(HasSubstr("accuracy not measured: 2 of 2 kernels")));
+  for (auto& [problem, points] : profiles[kFast]) {
+    for (MeasuredPoint& point : points) point.error_ppt = 900'000;
+  }
+  EXPECT_TRUE(MakePlan(network, request, profiles));
+  request.max_error = 1e-7;
+  const auto none = MakePlan(network, request, profiles);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(none.error().message,
+              AllOf(HasSubstr("conv"), HasSubstr("9e-07")));
+  request.policy = BatchPolicy::kAdaptive;
+  EXPECT_EQ(NeedsOf(network, request)[0].goal.max_error, 1e-7);
 }
 
 TEST(PlannerTest, AKindNeverGetsMoreThanItHasRoomFor) {

@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "device/cudnn/cudnn_device.h"
+#include "device/measure/campaign.h"
 #include "device/measure/device_model.h"
+#include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {
@@ -66,6 +69,52 @@ TEST(FakeGpuTest, TimesAsInAProcessWithTwoStreams) {
   EXPECT_EQ(FakeGpuFillsElsewhere() - begun, 2);  // there and back
   ASSERT_TRUE(device.TimeEnqueued(fill));
   EXPECT_EQ(FakeGpuFillsElsewhere() - begun, 2);  // once is enough
+}
+
+// The algorithm that is faster errs by a hundredth.
+TEST(FakeGpuTest, PlansDoWithoutAlgorithmsThatErr) {
+  setenv("FAKE_GPU_INEXACT", "1", 1);
+  auto devices = OpenCudnnDevices(CudnnOptions());
+  ASSERT_TRUE(devices) << devices.error().message;
+  Device& device = *devices->front();
+  ConvProblem problem;
+  problem.geometry.channels = 3;
+  problem.geometry.filters = 2;
+  problem.geometry.input = {1, 6, 6};
+  problem.geometry.filter = {1, 5, 5};
+  problem.geometry.padding = {0, 2, 2};
+  const BatchSize batch(8);
+  for (const bool adaptive : {false, true}) {
+    MeasureBench bench(device);
+    const auto points =
+        RunCampaign(device, bench,
+                    {.problem = problem,
+                     .batch = batch,
+                     .goal = {.adaptive = adaptive, .limit = std::nullopt},
+                     .max_workspace = 1_MiB,
+                     .known = {}},
+                    {.max_repeats = 3}, {}, {}, {});
+    ASSERT_TRUE(points) << points.error().message;
+    const auto time_with = [&](double max_error) {
+      KernelProfile kernel;
+      kernel.points = *points;
+      LeaveOutInexact(problem.precision, max_error, &kernel.points);
+      return SolveWr(kernel, {batch, 1_MiB, BatchPolicy::kUndivided});
+    };
+    const auto by_default = time_with(kDefaultMaxError);
+    ASSERT_TRUE(by_default) << by_default.error().message;
+    const auto loose = time_with(0.05);
+    ASSERT_TRUE(loose) << loose.error().message;
+    EXPECT_GT(by_default->time, 2 * loose->time);
+    EXPECT_EQ(*by_default, time_with(1e-3));
+    for (const MeasuredPoint& point : *points) {
+      const bool errs = FromPpt(point.error_ppt) > 5e-3;
+      EXPECT_EQ(errs,
+                point.algorithm == loose->micro_batches.front().algorithm);
+      EXPECT_LT(FromPpt(point.error_ppt), errs ? 0.1 : 1e-5);
+    }
+  }
+  unsetenv("FAKE_GPU_INEXACT");
 }
 
 }  // namespace

@@ -167,6 +167,9 @@ void Compute(const Call& call) {
       for (int c = 0; c < w.dims[1]; ++c) AddPlane(call, n, k, c);
     }
   }
+  const char* const inexact = std::getenv("FAKE_GPU_INEXACT");
+  if (inexact == nullptr || call.algorithm != *inexact - '0') return;
+  for (int i = 0; i < out_elements; ++i) out[i] *= 1.01F;
 }
 
 // Runs the convolution, or records it if the handle's stream is captured.

@@ -11,7 +11,8 @@
 // faster and needs kFakeWorkspace bytes per image, or FAKE_GPU_WORKSPACE if
 // that is in the environment. The heuristics name 1 first, or
 // FAKE_GPU_SUGGESTION if that is in the environment; the Find functions return
-// simulated times.
+// simulated times. The algorithm FAKE_GPU_INEXACT, if that is in the
+// environment, errs by a hundredth.
 //
 // Streams can be captured into graphs, also in part by the program, and graphs
 // instantiated and launched. Waiting for a stream that is being captured, or

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/plan/plan_json.h"
-#include "client/dropin/planner/accuracy.h"
+#include "device/accuracy.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/process.h"
 
