@@ -173,7 +173,7 @@ def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
 
 def backend_of(compiled: Any) -> Any:
     """What gets the graphs of a compiled module; None if that is not known."""
-    one = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+    one: Any = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
     while hasattr(one, "_torchdynamo_orig_backend"):
         one = one._torchdynamo_orig_backend
     return getattr(one, "compiler_fn", None)
