@@ -237,6 +237,12 @@ def test_the_backend_by_its_name():
         ),
     )
     assert [training(*images())] == reference
+    other = torch.compile(
+        torch.nn.Linear(4, 4),
+        backend="ucudnn_by_name",
+        options={"compiler": "aot_eager"},
+    )
+    other(torch.ones(2, 4))  # has no plan, as an EMA that is only evaluated
     assert ucudnn.torch.plan_of(training.compiled).saved_bytes <= BUDGET
 
 

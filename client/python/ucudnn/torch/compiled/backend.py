@@ -134,7 +134,8 @@ def plan_of(model: Optional[Any] = None) -> CompiledPlan:
         inner = getattr(one, "module", None)
         one = inner if inner is not None else getattr(one, "_orig_mod", None)
     if job is None and (model is None or hasattr(model, "_orig_mod")):
-        job = next(reversed(list(_by_options.values())), None)
+        named = reversed(list(_by_options.values()))
+        job = max(named, key=lambda one: one.choice is not None, default=None)
     if job is None:
         name = type(model).__name__
         raise refuse("plan_of", repr(name), "a compiled model is accepted")
