@@ -70,6 +70,27 @@ def test_graphs_share_one_budget():
     assert measured(training, *images()) == plan.saved_bytes <= BUDGET
 
 
+@torch.compiler.disable
+def apart(x):
+    for _ in range(20):
+        x = x.sin()
+    return x
+
+
+class Apart(Cnn):
+    def forward(self, x, y):
+        return functional.cross_entropy(self.head(apart(self.body(x))), y)
+
+
+def test_what_is_saved_outside_of_the_graphs_is_one_warning(caplog):
+    training = planned(Apart)
+    for _ in range(4):
+        training(*images())
+    told = [r.message for r in caplog.records if "outside of its graphs" in r.message]
+    assert len(told) == 1 and "it broke into 2 graphs" in told[0]
+    assert measured(training, *images()) > BUDGET
+
+
 def test_each_batch_has_its_plan():
     def run(step):
         return [step(*images(count)) for count in (8, 8, 3, 8, 3, 5)]
@@ -182,11 +203,24 @@ def test_as_a_decorator():
     assert ucudnn.torch.plan_of(loss_of).recomputed
 
 
-def test_copies_train_alike():
+def loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, loaded])
+def test_copies_train_alike(copied):
     training = planned(budget=BUDGET)
     training(*images())
-    other = copy.deepcopy(training.model)
-    assert set(other.state_dict()) == set(Cnn().state_dict())
+    gradients = []
+    for model in (training.compiled, copied(training.compiled)):
+        model.zero_grad()
+        torch.manual_seed(5)
+        model(*images()).backward()
+        gradients.append([one.grad for one in model.parameters()])
+        assert 0 < ucudnn.torch.plan_of(model).saved_bytes <= BUDGET
+    assert all(map(torch.equal, *gradients))
 
 
 def test_the_backend_by_its_name():
@@ -203,6 +237,12 @@ def test_the_backend_by_its_name():
         ),
     )
     assert [training(*images())] == reference
+    other = torch.compile(
+        torch.nn.Linear(4, 4),
+        backend="ucudnn_by_name",
+        options={"compiler": "aot_eager"},
+    )
+    other(torch.ones(2, 4))  # has no plan, as an EMA that is only evaluated
     assert ucudnn.torch.plan_of(training.compiled).saved_bytes <= BUDGET
 
 

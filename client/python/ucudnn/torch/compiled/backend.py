@@ -139,11 +139,13 @@ def plan_of(model: Optional[Any] = None) -> CompiledPlan:
     of options: they are not told apart, and any model, or none, names the last."""
     job, one = None, model
     while job is None and one is not None:
-        job = _jobs.get(one)
+        copied = getattr(private.backend_of(one), "__self__", None)
+        job = copied if isinstance(copied, Job) else _jobs.get(one)
         inner = getattr(one, "module", None)
         one = inner if inner is not None else getattr(one, "_orig_mod", None)
     if job is None and (model is None or hasattr(model, "_orig_mod")):
-        job = next(reversed(list(_by_options.values())), None)
+        named = reversed(list(_by_options.values()))
+        job = max(named, key=lambda one: one.choice is not None, default=None)
     if job is None:
         name = type(model).__name__
         raise refuse("plan_of", repr(name), "a compiled model is accepted")

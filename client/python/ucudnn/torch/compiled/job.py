@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from typing import (
@@ -181,6 +182,11 @@ class Job:
             known = " and ".join(map(repr, _COMPILERS))
             raise refuse("compile: compiler", repr(compiler), f"{known} are accepted")
         private.warn_untried()
+        self._again = functools.partial(
+            Job, dict(options), budget=budget, workspace_limit=workspace_limit,
+            enforce_limit=enforce_limit, host_budget=host_budget, allow=allow,
+            compiler=compiler, quiet=quiet,
+        )  # fmt: skip
         self.budget = None if budget is None else parse_size(budget)
         self.compiler = compiler
         self.quiet = quiet
@@ -216,6 +222,10 @@ class Job:
         self._warned = False
         self._plans = 0
         self._steps = 0  # since something new was compiled
+
+    def __reduce__(self) -> Any:
+        """Copies of a compiled model, and pickles, get plans of their own."""
+        return self._again, ()
 
     def backend(self, module: Any, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         """What torch.compile calls with each graph. Errors of planning are raised by
@@ -366,6 +376,7 @@ class Job:
     def _step_done(self, watch: Watch) -> None:
         """Plans again where the step was not as expected, and no longer watches it
         where it was."""
+        self._look_outside(watch)
         enough = watch.step_done(self._planned, self.choice)
         self._steps += 1
         # What is stale must be compiled before it runs again.
@@ -391,6 +402,19 @@ class Job:
                 self.watching = False
         if not self.watching:
             watch.close()
+
+    def _look_outside(self, watch: Watch) -> None:
+        """Warns once if what is saved between the graphs exceeds the budget."""
+        if self.choice is None or not self.bound_by or not watch.outside:
+            return
+        if self.choice.predicted.peak + watch.outside > self.bound_by:
+            _log.warning(
+                "a step saves %s outside of its graphs, which no plan bounds, and so "
+                "more than its budget of %s%s",
+                size_text(watch.outside), size_text(self.bound_by),
+                breaks_of(g.module for g in self._planned),
+            )  # fmt: skip
+            watch.outside = 0
 
     def _begin_again(self, captured: bool) -> None:
         """Has the planned graphs compiled again, with or without CUDA graphs, of which

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.calibrating import Measured
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
@@ -74,6 +75,8 @@ class Watch:
         self.around = Surroundings()
         self.order: List[Any] = []  # graphs, by their first forward pass
         self.calls: Dict[Any, int] = {}
+        # Bytes saved outside of the graphs; None: not known, as on GPUs, which measure.
+        self.outside: Optional[int] = None
         self.measured: Optional[Measured] = None  # the last steps; None: not on a GPU
         self._device = device
         self._gpu = device.type == "cuda"
@@ -194,6 +197,8 @@ class Watch:
             begin.append(self._event())
             if not self._backward:
                 self._backward, self.calls = True, {}
+                if not self._gpu and self.outside is None:
+                    self.outside = private.saved_by_operators(node)
             self.calls[graph] = self.calls.get(graph, 0) + 1
 
         def ends(*_: Any) -> None:

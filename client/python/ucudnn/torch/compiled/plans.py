@@ -111,7 +111,7 @@ class CompiledPlan:
         """Runs `step`, a whole training step, so often and measures it. On a GPU the
         peak is that of torch.cuda.max_memory_allocated, which begins anew."""
         step()
-        kernels_ms, kept = None, 0
+        kernels_ms, kept, predicted = None, 0, self.predicted_peak_bytes
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -121,10 +121,9 @@ class CompiledPlan:
             kernels_ms = _kernels_ms(step, self.device)
         else:
             laps = StepClock(self.device).laps(step, steps)
-            peak = self._saved(step)
+            peak, predicted = self._saved(step), self.saved_bytes
         return CompiledCheck(
-            statistics.median(laps), peak, self.predicted_ms, self.predicted_peak_bytes,
-            kernels_ms, kept,
+            statistics.median(laps), peak, self.predicted_ms, predicted, kernels_ms, kept,
         )  # fmt: skip
 
     def _saved(self, step: Callable[[], Any]) -> int:

@@ -171,6 +171,35 @@ def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
     )
 
 
+def backend_of(compiled: Any) -> Any:
+    """What gets the graphs of a compiled module; None if that is not known."""
+    one: Any = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None)
+    while hasattr(one, "_torchdynamo_orig_backend"):
+        one = one._torchdynamo_orig_backend
+    return getattr(one, "compiler_fn", None)
+
+
+def saved_by_operators(node: Any) -> int:
+    """Bytes that operators up to an autograd node save outside of compiled graphs,
+    parameters apart."""
+    sizes: Dict[int, int] = {}
+    leaves, waiting, seen = set(), [node], {node}
+    while waiting:
+        one = waiting.pop()
+        before = {other for other, _ in one.next_functions if other is not None} - seen
+        seen |= before
+        waiting += before
+        if hasattr(one, "variable"):
+            leaves.add(one.variable.untyped_storage().data_ptr())
+        for name in dir(one):
+            value = getattr(one, name) if name.startswith("_saved_") else None
+            for saved in value if isinstance(value, tuple) else (value,):
+                if isinstance(saved, torch.Tensor):
+                    storage = saved.untyped_storage()
+                    sizes[storage.data_ptr()] = storage.nbytes()
+    return sum(size for at, size in sizes.items() if at not in leaves)
+
+
 def inductor_options(
     mode: Optional[str], options: Mapping[str, Any], dynamic: Optional[bool]
 ) -> Dict[str, Any]:
