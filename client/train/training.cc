@@ -18,6 +18,7 @@
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
 #include "base/service/cgroup.h"
+#include "base/service/host.h"
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/command.h"
@@ -295,6 +296,7 @@ class Training {
   // Makes what trains by the part's plan. Its memory is free.
   Status Apply() {
     run_ = {};
+    watch_ = {};
     taken_ = 0;
     result_.steps.clear();
     shares_.assign(static_cast<std::size_t>(ranks_.size()), 0);
@@ -494,6 +496,12 @@ class Training {
                   {"weight", static_cast<double>(part_.batch.count()) /
                                  static_cast<double>(options_.batch.count())},
                   {"why", part_.why}};
+    // A GPU's times do not depend on its host's work.
+    if (device_->info().id.starts_with("cpu-")) {
+      const HostLoad load = watch_.Load();
+      mine.shown["host_load"] = {
+          {"load", load.load}, {"own", load.own}, {"cores", load.cores}};
+    }
     if (!idle()) {
       run_.captured = executor_->captured();
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
@@ -513,6 +521,7 @@ class Training {
         options_.statistics_of_ranks && job_.network->NormalisesOverImages();
     if (exchange_) result_.sum_method = exchange_->method();
     result_.in_turns = in_turns_;
+    result_.share_device = turns_.all > 1;
     return std::move(result_);
   }
 
@@ -534,6 +543,7 @@ class Training {
   std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
   std::optional<IdleRank> idle_;              // of others
   MemoryRun run_;
+  HostWatch watch_;          // since the plan was applied
   std::int64_t done_ = 0;    // steps
   std::int64_t taken_ = 0;   // of them, under this plan
   std::int64_t saved_ = -1;  // steps in the checkpoint

@@ -18,7 +18,7 @@ grep -q measured "$tmp/first.log" || fail "nothing was measured"
 # Sources whose build takes no time, or fails as the file says.
 sources=$tmp/sources
 mkdir -p "$sources/deploy" "$tmp/bin"
-cp "$quickstart" "$(dirname "$quickstart")/resnet20_cifar.csv" "$sources/deploy"
+cp "$quickstart" "$(dirname "$quickstart")/resnet20_cifar.onnx" "$sources/deploy"
 touch "$sources/CMakePresets.json"
 echo true >"$sources/deploy/install-packages.sh"
 ln -s "$XDG_STATE_HOME/ucudnn-quickstart" "$sources/.quickstart"

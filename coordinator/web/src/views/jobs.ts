@@ -21,8 +21,8 @@ const kCompared = 12;
 
 export const kNoJobs = () =>
   nothing(
-    'No job has registered yet. Jobs that use a session report here; without a program of yours, rehearse one:',
-    `mpirun -np 2 ucudnn-rehearse ${coordinator('job')} --network NAME --batch 64 --workspace-limit 64MiB`,
+    'No job has registered yet. Jobs that use a session report here; without a program of yours, train a network:',
+    `mpirun -np 2 ucudnn-train ${coordinator('job')} --network FILE.onnx --batch 64 --memory-budget 6GiB,2GiB`,
   );
 
 export function jobName(job: Job): string {
