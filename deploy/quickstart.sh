@@ -151,7 +151,8 @@ trained() {
   local root=()
   [ "$(id -u)" -ne 0 ] || root=(--allow-run-as-root)
   mpirun -np "$2" --bind-to none "${root[@]}" ucudnn-train \
-    --network "$network_file" --cpu-devices 2 --steps 12 "${@:3}" \
+    --network "$network_file" --cpu-devices 2 --steps 12 \
+    --measurements "$state/measured.json" "${@:3}" \
     2>"$state/$1.log" | tee "$state/$1" || {
     cat "$state/$1.log" >&2
     return 1

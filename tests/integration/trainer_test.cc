@@ -70,8 +70,7 @@ class TrainerTest : public ::testing::Test {
     std::ofstream(folder_ / "out.json").close();
     std::vector<std::string> arguments = {"--wait", "100"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    job_ =
-        Process(Command(2, arguments), folder_ / "job.log", environment);
+    job_ = Process(Command(2, arguments), folder_ / "job.log", environment);
   }
 
   // What the job's only rank reports without a coordinator or a budget.
@@ -100,8 +99,7 @@ class TrainerTest : public ::testing::Test {
   }
 
   void Signal(int rank, int signal) const {
-    const std::string pid =
-        FileText(folder_ / ("pid_" + std::to_string(rank)));
+    const std::string pid = FileText(folder_ / ("pid_" + std::to_string(rank)));
     kill(static_cast<pid_t>(std::stol(pid)), signal);
   }
 
@@ -127,7 +125,8 @@ class TrainerTest : public ::testing::Test {
     })) << Story();
     const std::string plan = std::to_string(Job()["plan_id"].get<int>());
     std::vector<int> batches;
-    for (const json& rank : cluster_.UcudnnJson({"show", "plan", plan})["ranks"]) {
+    for (const json& rank :
+         cluster_.UcudnnJson({"show", "plan", plan})["ranks"]) {
       batches.push_back(rank["batch"]);
     }
     return batches;
@@ -147,7 +146,8 @@ class TrainerTest : public ::testing::Test {
   // That these are the losses of one process, from that step on, within what
   // rounding explains.
   void ExpectAsAlone(const std::vector<double>& losses, std::size_t first) {
-    const json alone = TrainAlone(static_cast<std::int64_t>(first + losses.size()));
+    const json alone =
+        TrainAlone(static_cast<std::int64_t>(first + losses.size()));
     const std::vector<double> expected = alone["losses"];
     ASSERT_EQ(expected.size(), first + losses.size());
     double largest = 0;

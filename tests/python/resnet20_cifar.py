@@ -7,7 +7,7 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 
 def resnet20():
-    """ResNet-20 for CIFAR's images (He and others, 2016, section 4.2), with projections, without weights."""
+    """ResNet-20 for CIFAR's images (He and others, 2016, section 4.2), with projections; no weights."""
     nodes, inputs = [], [make_tensor_value_info("images", TensorProto.FLOAT, ("N", 3, 32, 32))]
 
     def parameter(name, *shape):
@@ -36,9 +36,9 @@ def resnet20():
             nodes.append(make_node("Add", [y, x], [name + ".sum"], name=name + ".sum"))
             x, channels = activated(name + ".sum", name), filters
     nodes.append(make_node("GlobalAveragePool", [x], ["pool"], name="pool"))
-    nodes.append(make_node("Flatten", ["pool"], ["flat"], name="flat"))
-    nodes.append(make_node("Gemm", ["flat", parameter("classes.w", 10, 64), parameter("classes.b", 10)], ["scores"],
-                           name="classes", transB=1))
+    # A convolution of one pixel, which agents measure like all others.
+    nodes.append(make_node("Conv", ["pool", parameter("classes.w", 10, 64, 1, 1)], ["classes"], name="classes"))
+    nodes.append(make_node("Flatten", ["classes"], ["scores"], name="scores"))
     outputs = [make_tensor_value_info("scores", TensorProto.FLOAT, ("N", 10))]
     return make_model(make_graph(nodes, "resnet20_cifar", inputs, outputs),
                       opset_imports=[make_opsetid("", 17)], ir_version=8, producer_name="ucudnn")

@@ -111,8 +111,8 @@ export function samples(job: Job): Sample[] {
 export function deviationText(all: Sample[]): string {
   const within = all.filter((s) => Math.abs(ratio(s)) <= kBand).length;
   return (
-    `${within} of ${format.counted(all.length, 'rank')} within 3 %. ${format.kPredictionNote} ` +
-    'Steps that also do other work take longer.'
+    `${within} of ${format.counted(all.length, 'rank')} within 3 %. Without memory plans, predictions count convolutions only: ` +
+    'steps that also do other work take longer.'
   );
 }
 
