@@ -167,8 +167,7 @@ class Training {
     UCUDNN_RETURN_IF_ERROR(OpenSession());
     std::string why_not;
     if (session_ != nullptr) {
-      UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
-                              ranks_.AllOf(AdoptMine(), Soon()));
+      UCUDNN_ASSIGN_OR_RETURN(const Status adopted, Adopt());
       if (adopted) return {};
       why_not =
           fmt::format("; {}: {}", session_->reason(), adopted.error().message);
@@ -214,36 +213,57 @@ class Training {
     return {};
   }
 
+  // What the session's plan makes of this rank.
+  struct Adopted {
+    Part part;
+    TrainingGraph graph;  // if it trains
+  };
+
+  // Takes the session's plan if all ranks can. Then, as executors refer to what
+  // it replaces, there are none any more.
+  Result<Status> Adopt() {
+    Result<Adopted> mine = AdoptMine();
+    UCUDNN_ASSIGN_OR_RETURN(const Status all,
+                            ranks_.AllOf(StatusOf(mine), Soon()));
+    if (!all) return all;
+    executor_.reset();
+    idle_.reset();
+    part_ = std::move(mine->part);
+    if (!idle()) job_.network->training = std::move(mine->graph);
+    result_.source = Name(session_->source());
+    result_.reason = session_->reason();
+    result_.plan_id = session_->plan().id;
+    return Status();
+  }
+
   // Not collective.
-  Status AdoptMine() {
+  Result<Adopted> AdoptMine() {
     if (session_->plan().request.batch != options_.batch) {
       return Fail(Code::kFailedPrecondition,
                   "the plan is for a mini-batch of {}; this job keeps {}",
                   session_->plan().request.batch.count(),
                   options_.batch.count());
     }
-    Part part = {session_->first_image(),
-                 session_->batch(),
-                 {},
-                 session_->rank_plan().reason};
+    Adopted mine;
+    Part& part = mine.part;
+    part = {session_->first_image(),
+            session_->batch(),
+            {},
+            session_->rank_plan().reason};
     if (part.batch > BatchSize(0)) {
       if (session_->memory_plan() == nullptr) {
         return Fail(Code::kFailedPrecondition, "there is no memory plan");
       }
-      UCUDNN_ASSIGN_OR_RETURN(
-          part.plan,
-          AdoptPlan(*session_->memory_plan(), *device_, job_.network.get()));
+      UCUDNN_ASSIGN_OR_RETURN(part.plan,
+                              AdoptPlan(*session_->memory_plan(), *device_,
+                                        *job_.network, &mine.graph));
       if (exchanges_statistics() && part.plan->rounds.size() > 1) {
         return Fail(Code::kFailedPrecondition,
                     "the plan has sub-batches, over which {} normalises",
                     Excerpt(job_.network->training.network));
       }
     }
-    part_ = std::move(part);
-    result_.source = Name(session_->source());
-    result_.reason = session_->reason();
-    result_.plan_id = session_->plan().id;
-    return {};
+    return mine;
   }
 
   // Between two steps: what a revision of the plan changes.
@@ -252,19 +272,10 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
     if (!changed) return {};
     UCUDNN_RETURN_IF_ERROR(ShareParameters());
-    const TrainingGraph before = job_.network->training;
-    const Part part = part_;
-    UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
-                            ranks_.AllOf(AdoptMine(), Soon()));
-    if (!adopted) {
-      Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
-      job_.network->training = before;
-      part_ = part;
-      return {};
-    }
-    executor_.reset();
-    idle_.reset();
-    return Apply();
+    UCUDNN_ASSIGN_OR_RETURN(const Status adopted, Adopt());
+    if (adopted) return Apply();
+    Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
+    return {};
   }
 
   Status PlanHere() {

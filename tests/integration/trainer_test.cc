@@ -123,24 +123,23 @@ class TrainerTest : public ::testing::Test {
   // Waits until both ranks report steps of this revision; returns their batches
   // by its plan.
   std::vector<int> Adopted(int revision) {
+    std::vector<int> batches;
     EXPECT_TRUE(Within([&] {
       const json job = Job();
+      if (!job.contains("ranks") || !job.contains("plan_id")) return false;
       int ranks = 0;
-      for (const json& rank : job.value("ranks", json::array())) {
+      for (const json& rank : job["ranks"]) {
         for (const json& steps : rank["steps"]) {
           if (steps["revision"] == revision && steps["count"] > 3) ++ranks;
         }
       }
-      return ranks == 2;
-    })) << Story();
-    std::vector<int> batches;
-    const json job = Job();
-    if (!job.contains("plan_id")) return batches;
-    const std::string plan = job["plan_id"].dump();
-    for (const json& rank :
-         cluster_.UcudnnJson({"show", "plan", plan})["ranks"]) {
-      batches.push_back(rank["batch"]);
-    }
+      const json plan =
+          cluster_.UcudnnJson({"show", "plan", job["plan_id"].dump()});
+      if (ranks != 2 || !plan.contains("ranks")) return false;
+      for (const json& rank : plan["ranks"]) batches.push_back(rank["batch"]);
+      return true;
+    })) << Job().dump()
+        << Story();
     return batches;
   }
 
