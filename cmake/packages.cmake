@@ -172,7 +172,7 @@ ucudnn_package_files(ucudnn FILES ${SLURM}/common.sh
 ucudnn_package_files(ucudnn PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/quickstart.sh
   DESTINATION share/ucudnn/quickstart)
 ucudnn_package_files(ucudnn
-  FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.csv
+  FILES ${PROJECT_SOURCE_DIR}/deploy/resnet20_cifar.onnx
   DESTINATION share/ucudnn/quickstart)
 # In the repository's folders, since programs and guides refer to them by these.
 ucudnn_package_files(ucudnn
@@ -183,14 +183,14 @@ ucudnn_package_files(ucudnn DIRECTORY ${PROJECT_SOURCE_DIR}/docs/guide
   DESTINATION share/doc/ucudnn/docs)
 ucudnn_package(ucudnn
   COMPONENTS programs
-  PROGRAMS ucudnn ucudnn-rehearse ucudnn-train
+  PROGRAMS ucudnn ucudnn-train
   SECTION science
   RECOMMENDS openmpi-bin
   SUGGESTS ucudnn-coord ucudnn-agent ucudnn-glpk python3-ucudnn
   SUMMARY "plans for training on unlike GPUs: the command"
   DESCRIPTION "The command ucudnn requests plans from a coordinator, or makes them from
-files, and shows what the cluster does. ucudnn-rehearse checks plans on MPI
-ranks, and ucudnn-train trains networks with them.")
+files, and shows what the cluster does. ucudnn-train trains networks as they
+say, on MPI ranks or on one.")
 if(UCUDNN_WITH_GLPK)
   ucudnn_package(ucudnn-glpk
     COMPONENTS glpk

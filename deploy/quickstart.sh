@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Everything on this machine, from scratch: starts a coordinator and an agent,
-# measures this machine's devices, plans a small network, and runs a two-rank
-# MPI job that applies the plan and compares measured with predicted times.
+# measures this machine's devices, plans shares and memory of two ranks with
+# unlike budgets, trains a small network as planned, and compares: predicted
+# with measured times, the planned shares with even ones, and both with one rank
+# that has all the memory it wants.
 #
 #   bash deploy/quickstart.sh          stops the daemons at the end
 #   bash deploy/quickstart.sh --keep   leaves them running, and says what to try
@@ -11,7 +13,7 @@
 # programs.
 set -euo pipefail
 source_tree=$(cd "$(dirname "$0")/.." && pwd)
-network_file=$(cd "$(dirname "$0")" && pwd)/resnet20_cifar.csv
+network_file=$(cd "$(dirname "$0")" && pwd)/resnet20_cifar.onnx
 
 keep=false
 case "${1:-}" in
@@ -81,7 +83,8 @@ finish() {
   exit $status
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # Waits at most a minute for a command to succeed.
 await() {
@@ -132,22 +135,43 @@ await "the agent" "$state/agent.log" device_online
 ucudnn devices
 
 say "Network: ResNet-20 for CIFAR's images"
-ucudnn networks put quickstart "$network_file"
-ucudnn show network quickstart | sed -n '1,6p'
-echo "... (all of them: ucudnn show network quickstart)"
+ucudnn networks put resnet20_cifar "$network_file"
+ucudnn show network resnet20_cifar | sed -n '1,6p'
+echo "... (all of it: ucudnn show network resnet20_cifar)"
 
-say "Plan (measures this machine the first time)"
-request=(--network quickstart --batch 64 --workspace-limit 4MiB)
-ucudnn plan "${request[@]}" --ranks 2 >"$state/plan"
+say "Plan: shares and memory of two ranks (measures this machine the first time)"
+memory=(--batch 64 --memory-budget 80MiB,40MiB)
+ucudnn plan --network resnet20_cifar "${memory[@]}" --momentum >"$state/plan"
 sed -n '1,12p' "$state/plan"
-echo "... (all of it: $state/plan)"
+echo "... (all of it: $state/plan; why: ucudnn explain)"
 
-say "Job: two MPI ranks apply the plan and check it"
-launch=(mpirun -np 2 --bind-to none)
-[ "$(id -u)" -eq 0 ] && launch+=(--allow-run-as-root)
+# trained NAME RANKS ARGUMENTS...: trains the network, and shows and keeps what
+# the job reports.
+trained() {
+  local root=()
+  [ "$(id -u)" -ne 0 ] || root=(--allow-run-as-root)
+  mpirun -np "$2" --bind-to none "${root[@]}" ucudnn-train \
+    --network "$network_file" --cpu-devices 2 --steps 12 \
+    --measurements "$state/measured.json" "${@:3}" \
+    2>"$state/$1.log" | tee "$state/$1" || {
+    cat "$state/$1.log" >&2
+    return 1
+  }
+}
 export OMPI_MCA_rmaps_base_oversubscribe=1
-"${launch[@]}" ucudnn-rehearse "${request[@]}" --network-file "$network_file" \
-  --iterations 5 --check --compare-undivided
+say "Job: two MPI ranks train as planned"
+trained planned 2 "${memory[@]}"
+say "The same with even shares"
+trained even 2 "${memory[@]}" --even
+say "The same on one rank without a budget"
+trained alone 1 --batch 64
+
+say "Compared: a step, and what was learned"
+for run in planned even alone; do
+  printf '%-8s %s; %s\n' "$run" \
+    "$(sed -n 's/^slowest .*, \(step .*\)/\1/p' "$state/$run")" \
+    "$(sed -n 's/^loss //p' "$state/$run")"
+done
 
 say "Done, $SECONDS s after the programs were there"
 if $keep; then
@@ -156,7 +180,7 @@ if $keep; then
 The daemons are still running (logs in $state). Try:
   export PATH=$bin:\$PATH UCUDNN_COORDINATOR=$UCUDNN_COORDINATOR
   ucudnn networks put mynet FILE.onnx
-  ucudnn plan --network mynet --batch 16 --workspace-limit 16MiB
+  ucudnn plan --network mynet --batch 16 --memory-budget 2GiB,1GiB
   ucudnn explain 1
   curl ${page}v1/status
 End them with:

@@ -22,12 +22,11 @@ constexpr std::string_view kBash = R"sh(_ucudnn() {
     mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}")
   fi
 }
-complete -F _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk \
-  ucudnn-rehearse ucudnn-train
+complete -F _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-train
 )sh";
 
 constexpr std::string_view kZsh =
-    R"sh(#compdef ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train
+    R"sh(#compdef ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-train
 _ucudnn() {
   local -a found
   found=(${(f)"$($words[1] complete-words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
@@ -36,13 +35,12 @@ _ucudnn() {
 if [[ $funcstack[1] = _ucudnn* ]]; then
   _ucudnn "$@"
 else
-  compdef _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk \
-    ucudnn-rehearse ucudnn-train
+  compdef _ucudnn ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-train
 fi
 )sh";
 
 constexpr std::string_view kFish =
-    R"sh(for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-rehearse ucudnn-train
+    R"sh(for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-glpk ucudnn-train
   complete -c $program -a '(set -l words (commandline -opc); $words[1] complete-words $words[2..-1] (commandline -ct) 2>/dev/null)'
 end
 )sh";

@@ -2,15 +2,19 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 namespace ucudnn {
 namespace {
 
+std::atomic<int> stop_signal{0};
+
 // Runs until the process ends.
 void AwaitSignals(std::stop_source stop, const sigset_t& set) {
   int signal = 0;
   sigwait(&set, &signal);
+  stop_signal = signal;
   stop.request_stop();
   sigwait(&set, &signal);
   std::signal(signal, SIG_DFL);
@@ -29,5 +33,7 @@ std::stop_token StopOnSignals() {
   }();
   return source.get_token();
 }
+
+int StopSignal() { return stop_signal; }
 
 }  // namespace ucudnn

@@ -56,6 +56,9 @@ class StopSignals {
 // they must block the signals too.
 std::stop_token StopOnSignals();
 
+// The signal that requested that stop; 0 while there is none.
+int StopSignal();
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_BASE_SERVICE_SIGNALS_H_

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/plan/job_plan.h"
+#include "base/service/signals.h"
 #include "base/text.h"
 
 namespace ucudnn::ctl {
@@ -135,6 +138,8 @@ int ExitStatus(const Status& status) {
     case Code::kUnauthenticated:
     case Code::kResourceExhausted:
       return 4;
+    case Code::kCancelled:  // another rank's signal, if this one has none
+      return 128 + (StopSignal() != 0 ? StopSignal() : SIGINT);
     default:
       return 1;
   }
@@ -173,6 +178,24 @@ CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
           },
           help)
       ->option_text("SIZE");
+}
+
+CLI::Option* AddMemoryBudgetOption(CLI::App* command,
+                                   std::vector<Bytes>* budgets,
+                                   const std::string& help) {
+  return command
+      ->add_option_function<std::string>(
+          "--memory-budget",
+          [budgets](const std::string& text) {
+            auto parsed = ParseBudgets(text);
+            if (!parsed) {
+              throw CLI::ValidationError("--memory-budget",
+                                         parsed.error().message);
+            }
+            *budgets = *std::move(parsed);
+          },
+          help)
+      ->option_text("SIZE[,...]");
 }
 
 CLI::Option* AcceptNames(CLI::Option* option,

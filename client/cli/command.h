@@ -28,7 +28,8 @@ using Chosen = std::function<Status()>;
 using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
 
 // 0 success; 2 malformed request; 3 no plan satisfies the constraints; 4 the
-// service is unreachable or refused; 1 any other error.
+// service is unreachable or refused; 130 or 143 stopped by Ctrl-C or SIGTERM; 1
+// any other error.
 int ExitStatus(const Status& status);
 
 // For what makes no plan: "cannot be done now" then ends with 1, not 3.
@@ -49,6 +50,11 @@ void AddOutputOption(CLI::App* command, OutputFormat* format);
 // error.
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help);
+
+// `--memory-budget SIZE[,...]`: of all ranks, or of each.
+CLI::Option* AddMemoryBudgetOption(CLI::App* command,
+                                   std::vector<Bytes>* budgets,
+                                   const std::string& help);
 
 // The names of these values of an enumeration.
 template <class Values>

@@ -6,13 +6,13 @@
 
 #include "base/service/completion.h"
 #include "base/service/help.h"
+#include "client/cli/command.h"
 #include "client/cli/server/completion.h"
 
 namespace ucudnn::ctl {
 
 int RunOnRanks(CLI::App& app, int argc, char** argv,
-               const std::function<Status()>& body,
-               const std::function<int(const Status&)>& exit_status) {
+               const std::function<Status()>& body) {
   if (AnswerCompletion(app, argc, argv, NamesFrom("", {}, argc, argv)))
     return 0;
   MPI_Init(&argc, &argv);
@@ -32,7 +32,7 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
     MPI_Finalize();
     return 0;
   }
-  const int code = exit_status(status);
+  int code = ExitStatus(status);
   // Ranks that could not agree cannot finalize MPI together either.
   const bool apart = status.error().code == Code::kDeadlineExceeded;
   if (rank == 0 || apart) {
@@ -40,6 +40,8 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
                  status.error().message.c_str());
   }
   if (apart) MPI_Abort(MPI_COMM_WORLD, code);
+  // A signal may have come to one rank alone.
+  MPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();
   return code;
 }

@@ -7,18 +7,16 @@
 #include <functional>
 
 #include "base/result.h"
-#include "client/cli/command.h"
 
 namespace ucudnn::ctl {
 
 // Initialises MPI, parses the arguments, which are the same on all ranks, and
 // runs `body` on each rank. Rank 0 prints errors, prefixed with the program's
 // name. Returns the process's exit status: 2 if the arguments are malformed,
-// otherwise `exit_status` of the body's result. Aborts all ranks if they did
-// not agree in time.
-int RunOnRanks(
-    CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
-    const std::function<int(const Status&)>& exit_status = ExitStatus);
+// otherwise ExitStatus of the body's result, the same on all ranks. Aborts them
+// if they did not agree in time.
+int RunOnRanks(CLI::App& app, int argc, char** argv,
+               const std::function<Status()>& body);
 
 }  // namespace ucudnn::ctl
 

@@ -59,7 +59,7 @@ Result<std::unique_ptr<Device>> Open(const DeviceChoice& choice,
                                      const RankDeviceOptions& rank) {
   DeviceOptions options;
   options.gpus = choice.gpu >= 0;
-  options.quick_listing = !rank.all_algorithms;
+  options.quick_listing = true;
   std::size_t index = 0;
   if (options.gpus) {
     options.gpu_ordinals = {choice.gpu};

@@ -19,9 +19,6 @@ struct RankDeviceOptions {
   bool gpus = true;             // false: ignore GPUs
   int cpu_devices = 0;  // parts of a node's CPU; 0: as many as its ranks
   int threads = 0;      // per part; 0: an even share of the cores
-  // Whether the device lists all algorithms, which takes time, or only those
-  // that a job may fall back to.
-  bool all_algorithms = false;
 };
 
 struct RankDevice {

@@ -120,7 +120,6 @@ void Session::WarnOfSharedDevices() {
   for (std::size_t r = 0; r < devices_.size(); ++r) {
     ranks_of[WholeDevice(devices_[r])].push_back(static_cast<int>(r));
   }
-  ranks_on_device_ = ranks_of[WholeDevice(devices_[index_])];
   for (const auto& [device, ranks] : ranks_of) {
     if (ranks.size() < 2) continue;
     plan_.reasons.push_back(fmt::format(
@@ -180,6 +179,9 @@ Status Session::CheckOffer(const JobPlan& plan) const {
   request.workspace_limit = plan.request.workspace_limit;
   request.total_workspace = plan.request.total_workspace;
   request.policy = plan.request.policy;
+  if (request.memory && plan.request.memory) {
+    request.memory->budgets = plan.request.memory->budgets;
+  }
   return CheckPlan(plan, request, config_->kernels, true);
 }
 

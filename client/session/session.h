@@ -177,10 +177,6 @@ class Session {
   PlanSource source() const { return source_; }
   // Where the plan comes from and why no better one is used; one line.
   const std::string& reason() const { return reason_; }
-  // The ranks, including this one, that use this rank's device or a slice of
-  // it; usually one. If ranks share a device, plan().reasons says so, because
-  // predictions are for a device or slice that nobody else uses.
-  const std::vector<int>& ranks_on_device() const { return ranks_on_device_; }
 
   // The job's id in `ucudnn show job`: a UUID, the same on all ranks.
   const std::string& job_id() const { return job_id_; }
@@ -258,7 +254,6 @@ class Session {
   PlanSource source_ = PlanSource::kUndivided;
   std::string reason_;
   std::vector<std::string> devices_;  // their ids, by rank
-  std::vector<int> ranks_on_device_;
   std::string job_id_;
   std::int64_t revision_ = 1;
   std::chrono::milliseconds agree_within_{0};

@@ -52,7 +52,8 @@ Status SetAlgorithm(const ConvProblem& problem, Device& device,
 }  // namespace
 
 Result<MemoryPlan> AdoptPlan(const std::string& plan, Device& device,
-                             PreparedTraining* prepared) {
+                             const PreparedTraining& prepared,
+                             TrainingGraph* adopted) {
   UCUDNN_ASSIGN_OR_RETURN(const auto json, ParseJson(plan));
   JsonObject object(json, "memory plan");
   TrainingGraph graph;
@@ -63,25 +64,24 @@ Result<MemoryPlan> AdoptPlan(const std::string& plan, Device& device,
   UCUDNN_RETURN_IF_ERROR(object.status());
   UCUDNN_ASSIGN_OR_RETURN(MemoryPlan events,
                           MemoryPlanOf(json, graph, "memory plan"));
-  if (!AreAlike(graph, prepared->training)) {
+  if (!AreAlike(graph, prepared.training)) {
     return Fail(Code::kFailedPrecondition,
                 "the plan is of other tasks than those of {} here",
-                Excerpt(prepared->training.network));
+                Excerpt(prepared.training.network));
   }
-  TrainingGraph adopted = prepared->training;
-  adopted.batch = graph.batch;
-  adopted.device = graph.device;
-  for (std::size_t i = 0; i < adopted.tasks.size(); ++i) {
-    TaskWork& work = adopted.tasks[i].work;
+  *adopted = prepared.training;
+  adopted->batch = graph.batch;
+  adopted->device = graph.device;
+  for (std::size_t i = 0; i < adopted->tasks.size(); ++i) {
+    TaskWork& work = adopted->tasks[i].work;
     work.measured = graph.tasks[i].work.measured;
     work.fixed = graph.tasks[i].work.fixed;
-    const TaskOperation& operation = prepared->operations[i];
+    const TaskOperation& operation = prepared.operations[i];
     if (operation.what != TaskOperator::kConvolution) continue;
     for (MeasuredPoint& point : work.measured) {
       UCUDNN_RETURN_IF_ERROR(SetAlgorithm(*operation.conv, device, &point));
     }
   }
-  prepared->training = std::move(adopted);
   return events;
 }
 

@@ -12,14 +12,15 @@
 
 namespace ucudnn::train {
 
-// Reads the plan (Session::memory_plan), and gives `prepared` the batch, the
-// link and the costs that it was made with. Algorithms are the device's of the
-// same name; where it has none, or the plan names none, as for fully connected
-// layers, what it suggests within the planned workspace. kFailedPrecondition if
-// the plan is about other tasks or blocks, or nothing fits; then `prepared` is
-// as before.
+// Reads the plan (Session::memory_plan), and sets `adopted` to the graph of
+// `prepared` with the batch, the link and the costs that it was made with.
+// Algorithms are the device's of the same name; where it has none, or the plan
+// names none, as for fully connected layers, what it suggests within the
+// planned workspace. kFailedPrecondition if the plan is about other tasks or
+// blocks, or nothing fits.
 Result<MemoryPlan> AdoptPlan(const std::string& plan, Device& device,
-                             PreparedTraining* prepared);
+                             const PreparedTraining& prepared,
+                             TrainingGraph* adopted);
 
 }  // namespace ucudnn::train
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/median.h"
@@ -49,6 +50,39 @@ std::string Deviation(const Json& predicted, const Json& measured) {
   return fmt::format(
       "{:+.1f} %",
       100 * (measured.get<double>() / predicted.get<double>() - 1));
+}
+
+// The processors of the rank's machine that others than the job's ranks kept
+// busy, if they took so much that measured times tell little.
+double TakenByOthers(const Report& report, const Json& rank) {
+  constexpr double kMost = 0.1;
+  if (!rank.contains("host_load")) return 0;
+  double others = rank["host_load"]["load"];
+  for (const RankReport& other : report.ranks) {
+    if (other.shown.contains("host_load") &&
+        other.shown["host"] == rank["host"]) {
+      others -= other.shown["host_load"]["own"].get<double>();
+    }
+  }
+  const double cores = rank["host_load"]["cores"];
+  return others > kMost * cores ? others : 0;
+}
+
+// A line for each machine that others kept busy.
+std::string BusyHosts(const Report& report) {
+  std::map<std::string, std::string> texts;
+  for (const RankReport& rank : report.ranks) {
+    const double others = TakenByOthers(report, rank.shown);
+    if (others == 0) continue;
+    const std::string host = rank.shown["host"];
+    texts[host] = fmt::format(
+        "{}: this machine is busy (others used {:.1f} of {} cores): measured "
+        "times are not comparable with predicted ones\n",
+        host, others, rank.shown["host_load"]["cores"].dump());
+  }
+  std::string text;
+  for (const auto& [host, line] : texts) text += line;
+  return text;
 }
 
 std::string Stalls(const Json& rank) {
@@ -133,6 +167,8 @@ Json ToJson(const Report& report) {
   json["sum_method"] = report.sum_method;
   json["losses_depend_on_shares"] = report.statistics_of_parts;
   json["in_turns"] = report.in_turns;
+  json["share_device"] = report.share_device;
+  json["comparable"] = BusyHosts(report).empty();
   json["interrupted"] = report.interrupted;
   json["first_step"] = report.first_step;
   json["steps"] = report.losses.size();
@@ -155,13 +191,15 @@ std::string ToTable(const Report& report) {
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const Json& rank = report.ranks[r].shown;
     if (Trains(report.ranks[r])) {
-      table.AddRow({std::to_string(r), rank["device_kind"],
-                    rank["batch"].dump(), Size(rank["budget_bytes"]),
-                    Size(rank["peak_bytes"]), Size(rank["offloaded_bytes"]),
-                    Shown(rank["predicted_passes_us"]),
-                    Shown(rank["passes_us"]),
-                    Deviation(rank["predicted_passes_us"], rank["passes_us"]),
-                    Stalls(rank)});
+      table.AddRow(
+          {std::to_string(r), rank["device_kind"], rank["batch"].dump(),
+           Size(rank["budget_bytes"]), Size(rank["peak_bytes"]),
+           Size(rank["offloaded_bytes"]), Shown(rank["predicted_passes_us"]),
+           Shown(rank["passes_us"]),
+           TakenByOthers(report, rank) > 0
+               ? "not comparable"
+               : Deviation(rank["predicted_passes_us"], rank["passes_us"]),
+           Stalls(rank)});
     } else {
       table.AddRow({std::to_string(r), rank["device_kind"], "0", "-", "-", "-",
                     "-", "-", "-", "-"});
@@ -182,6 +220,12 @@ std::string ToTable(const Report& report) {
                   report.batch.count(), report.ranks.size(),
                   report.even ? "evenly split" : report.source, report.reason);
   text += table.Text() + OperatorTable(report) + "\n" + details;
+  text += BusyHosts(report);
+  if (report.share_device && !report.in_turns) {
+    text +=
+        "ranks share a device and exchange statistics within their passes, so "
+        "they take no turns: passes are slower than planned\n";
+  }
   text += fmt::format(
       "slowest rank's passes {}, exchange of gradients after them {}, step "
       "{}\n",

@@ -16,8 +16,9 @@
 namespace ucudnn::train {
 
 struct RankReport {
-  // What people see of it: host, device_id, device_kind, batch, weight, and if
-  // it has images, of ToJson (client/training/memory_run.h).
+  // What people see of it: host, device_id, device_kind, batch, weight, of a
+  // CPU host_load (HostLoad, while it trained), and if it has images, of ToJson
+  // (client/training/memory_run.h).
   nlohmann::ordered_json shown;
   // On the device, for each step that counts since the last plan: until the
   // gradients were computed, and until the weights were updated.
@@ -44,6 +45,8 @@ struct Report {
   // Ranks share a GPU and compute one after the other, so that each is timed as
   // if alone. Steps take longer than they would otherwise.
   bool in_turns = false;
+  // Ranks share a device; if not in turns, they slow each other down.
+  bool share_device = false;
   bool interrupted = false;
   std::int64_t first_step = 0;
   std::vector<double> losses;      // the mean loss of each step

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -91,21 +90,10 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
   for (const MemoryPolicy& policy : MemoryPolicies()) {
     names.push_back(policy.name);
   }
-  app.add_option_function<std::vector<std::string>>(
-         "--memory-budget",
-         [options](const std::vector<std::string>& sizes) {
-           for (const std::string& size : sizes) {
-             const auto bytes = ParseBytes(size);
-             if (!bytes)
-               throw CLI::ValidationError("--memory-budget",
-                                          bytes.error().message);
-             options->budgets.push_back(*bytes);
-           }
-         },
-         "Device memory for training, one size or one for each rank; default: "
-         "the device's, in which everything stays")
-      ->delimiter(',')
-      ->option_text("SIZE[,...]");
+  ctl::AddMemoryBudgetOption(
+      &app, &options->budgets,
+      "Device memory for training, one size or one for each rank; default: the "
+      "device's, in which everything stays");
   app.add_option("--memory-policy", options->policy,
                  fmt::format("{}; default: best within budgets",
                              fmt::join(names, ", ")))
@@ -229,17 +217,10 @@ int Main(int argc, char** argv) {
   AddJobOptions(app, &args);
   // Before MPI starts threads.
   const std::stop_token stop = StopOnSignals();
-  return ctl::RunOnRanks(
-      app, argc, argv,
-      [&]() -> Status {
-        UCUDNN_RETURN_IF_ERROR(Finish(&args));
-        return RunAll(args, stop);
-      },
-      [](const Status& status) {
-        return status.error().code == Code::kCancelled
-                   ? 128 + SIGINT
-                   : ctl::ExitStatus(status);
-      });
+  return ctl::RunOnRanks(app, argc, argv, [&]() -> Status {
+    UCUDNN_RETURN_IF_ERROR(Finish(&args));
+    return RunAll(args, stop);
+  });
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
 #include "base/service/cgroup.h"
+#include "base/service/host.h"
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/command.h"
@@ -166,8 +167,7 @@ class Training {
     UCUDNN_RETURN_IF_ERROR(OpenSession());
     std::string why_not;
     if (session_ != nullptr) {
-      UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
-                              ranks_.AllOf(AdoptMine(), Soon()));
+      UCUDNN_ASSIGN_OR_RETURN(const Status adopted, Adopt());
       if (adopted) return {};
       why_not =
           fmt::format("; {}: {}", session_->reason(), adopted.error().message);
@@ -213,36 +213,57 @@ class Training {
     return {};
   }
 
+  // What the session's plan makes of this rank.
+  struct Adopted {
+    Part part;
+    TrainingGraph graph;  // if it trains
+  };
+
+  // Takes the session's plan if all ranks can. Then, as executors refer to what
+  // it replaces, there are none any more.
+  Result<Status> Adopt() {
+    Result<Adopted> mine = AdoptMine();
+    UCUDNN_ASSIGN_OR_RETURN(const Status all,
+                            ranks_.AllOf(StatusOf(mine), Soon()));
+    if (!all) return all;
+    executor_.reset();
+    idle_.reset();
+    part_ = std::move(mine->part);
+    if (!idle()) job_.network->training = std::move(mine->graph);
+    result_.source = Name(session_->source());
+    result_.reason = session_->reason();
+    result_.plan_id = session_->plan().id;
+    return Status();
+  }
+
   // Not collective.
-  Status AdoptMine() {
+  Result<Adopted> AdoptMine() {
     if (session_->plan().request.batch != options_.batch) {
       return Fail(Code::kFailedPrecondition,
                   "the plan is for a mini-batch of {}; this job keeps {}",
                   session_->plan().request.batch.count(),
                   options_.batch.count());
     }
-    Part part = {session_->first_image(),
-                 session_->batch(),
-                 {},
-                 session_->rank_plan().reason};
+    Adopted mine;
+    Part& part = mine.part;
+    part = {session_->first_image(),
+            session_->batch(),
+            {},
+            session_->rank_plan().reason};
     if (part.batch > BatchSize(0)) {
       if (session_->memory_plan() == nullptr) {
         return Fail(Code::kFailedPrecondition, "there is no memory plan");
       }
-      UCUDNN_ASSIGN_OR_RETURN(
-          part.plan,
-          AdoptPlan(*session_->memory_plan(), *device_, job_.network.get()));
+      UCUDNN_ASSIGN_OR_RETURN(part.plan,
+                              AdoptPlan(*session_->memory_plan(), *device_,
+                                        *job_.network, &mine.graph));
       if (exchanges_statistics() && part.plan->rounds.size() > 1) {
         return Fail(Code::kFailedPrecondition,
                     "the plan has sub-batches, over which {} normalises",
                     Excerpt(job_.network->training.network));
       }
     }
-    part_ = std::move(part);
-    result_.source = Name(session_->source());
-    result_.reason = session_->reason();
-    result_.plan_id = session_->plan().id;
-    return {};
+    return mine;
   }
 
   // Between two steps: what a revision of the plan changes.
@@ -251,19 +272,10 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
     if (!changed) return {};
     UCUDNN_RETURN_IF_ERROR(ShareParameters());
-    const TrainingGraph before = job_.network->training;
-    const Part part = part_;
-    UCUDNN_ASSIGN_OR_RETURN(const Status adopted,
-                            ranks_.AllOf(AdoptMine(), Soon()));
-    if (!adopted) {
-      Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
-      job_.network->training = before;
-      part_ = part;
-      return {};
-    }
-    executor_.reset();
-    idle_.reset();
-    return Apply();
+    UCUDNN_ASSIGN_OR_RETURN(const Status adopted, Adopt());
+    if (adopted) return Apply();
+    Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
+    return {};
   }
 
   Status PlanHere() {
@@ -295,6 +307,7 @@ class Training {
   // Makes what trains by the part's plan. Its memory is free.
   Status Apply() {
     run_ = {};
+    watch_ = {};
     taken_ = 0;
     result_.steps.clear();
     shares_.assign(static_cast<std::size_t>(ranks_.size()), 0);
@@ -494,6 +507,12 @@ class Training {
                   {"weight", static_cast<double>(part_.batch.count()) /
                                  static_cast<double>(options_.batch.count())},
                   {"why", part_.why}};
+    // A GPU's times do not depend on its host's work.
+    if (device_->info().id.starts_with("cpu-")) {
+      const HostLoad load = watch_.Load();
+      mine.shown["host_load"] = {
+          {"load", load.load}, {"own", load.own}, {"cores", load.cores}};
+    }
     if (!idle()) {
       run_.captured = executor_->captured();
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
@@ -513,6 +532,7 @@ class Training {
         options_.statistics_of_ranks && job_.network->NormalisesOverImages();
     if (exchange_) result_.sum_method = exchange_->method();
     result_.in_turns = in_turns_;
+    result_.share_device = turns_.all > 1;
     return std::move(result_);
   }
 
@@ -534,6 +554,7 @@ class Training {
   std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
   std::optional<IdleRank> idle_;              // of others
   MemoryRun run_;
+  HostWatch watch_;          // since the plan was applied
   std::int64_t done_ = 0;    // steps
   std::int64_t taken_ = 0;   // of them, under this plan
   std::int64_t saved_ = -1;  // steps in the checkpoint

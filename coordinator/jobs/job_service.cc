@@ -83,6 +83,9 @@ Result<PlanChange> ChangeOf(const v1::ReplanJobRequest& request) {
     if (!policy) return Within("batch_policy", std::move(policy).error());
     change.policy = *policy;
   }
+  for (const std::int64_t bytes : request.memory_budget_bytes()) {
+    change.budgets.emplace_back(bytes);
+  }
   change.exclude.insert(request.exclude_ranks().begin(),
                         request.exclude_ranks().end());
   change.include.insert(request.include_ranks().begin(),
@@ -112,6 +115,14 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
   if (change.policy) {
     request->policy = *change.policy;
     changes.push_back(fmt::format("policy {}", Name(*change.policy)));
+  }
+  if (!change.budgets.empty() && request->memory) {
+    request->memory->budgets = change.budgets;
+    std::vector<std::string> sizes;
+    for (const Bytes budget : change.budgets) {
+      sizes.push_back(FormatBytes(budget));
+    }
+    changes.push_back(fmt::format("{} of memory", fmt::join(sizes, ", ")));
   }
   if (!change.exclude.empty()) {
     request->exclude_ranks.assign(change.exclude.begin(), change.exclude.end());
@@ -267,6 +278,10 @@ Result<JobRequest> JobService::Replanned(const std::string& job,
     UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest first,
                             RequestOf(details.job));
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(first));
+  }
+  if (!change.budgets.empty() && !wanted.memory) {
+    return Fail(Code::kInvalidArgument,
+                "memory_budget_bytes: job '{}' has no memory plans", job);
   }
   *text = Apply(change, &wanted);
   return wanted;

@@ -41,6 +41,7 @@ struct PlanChange {
   std::optional<Bytes> workspace_limit = {};
   std::optional<Bytes> total_workspace = {};
   std::optional<BatchPolicy> policy = {};
+  std::vector<Bytes> budgets = {};  // of JobMemory; empty: the same
   // All ranks that get no part of the batch, and some that get one again.
   std::set<std::int64_t> exclude = {};
   std::set<std::int64_t> include = {};

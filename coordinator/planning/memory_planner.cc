@@ -67,9 +67,8 @@ Result<JointMemoryKind> KindAt(const Place& place, const NetworkRecord& network,
   options.precision = request.precision;
   options.momentum = request.memory->momentum;
   options.running_statistics = true;
-  // Ranks sum gradients first.
-  options.updates_at_end =
-      request.device_kinds.size() - request.exclude_ranks.size() > 1;
+  // Ranks sum gradients first, also with ranks that get no part.
+  options.updates_at_end = request.device_kinds.size() > 1;
   JointMemoryKind kind;
   kind.budget = place.budget;
   UCUDNN_ASSIGN_OR_RETURN(kind.graph, BuildTrainingGraph(graph, options));

@@ -43,8 +43,7 @@ Result<TrainingGraph> GraphOf(const NetworkRecord& network,
       ParseGraph(network.source, network.name, request.batch, network.name));
   TrainingOptions options;
   options.precision = request.precision;
-  options.updates_at_end =
-      request.device_kinds.size() - request.exclude_ranks.size() > 1;
+  options.updates_at_end = request.device_kinds.size() > 1;
   return BuildTrainingGraph(graph, options);
 }
 

@@ -32,9 +32,9 @@ Result<std::unique_ptr<Convolution>> MakeConvolution(
     const Implementation& implementation);
 
 // The filter gradient by oneDNN's reference implementation, a slice of the
-// filters at a time, so that it can accumulate in a workspace of at most 64 KiB
-// (or one filter, if that is larger): the fallback when memory is short.
-Bytes SlicedFilterGradientWorkspace(const ConvProblem& problem);
+// filters at a time, so that it needs no workspace: it accumulates in a buffer
+// of its own of at most 64 KiB (or one filter, if that is larger). The fallback
+// when memory is short. kResourceExhausted if the system has no memory for it.
 Result<std::unique_ptr<Convolution>> MakeSlicedFilterGradient(
     const Runtime& runtime, const ConvProblem& problem, BatchSize batch);
 

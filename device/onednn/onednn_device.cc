@@ -206,8 +206,7 @@ class OneDnnDevice : public Device {
 
   static Bytes Workspace(const ConvProblem& problem, BatchSize batch,
                          const Implementation& i) {
-    return IsSliced(problem, i) ? SlicedFilterGradientWorkspace(problem)
-                                : WorkspaceOf(problem, batch, i);
+    return IsSliced(problem, i) ? Bytes() : WorkspaceOf(problem, batch, i);
   }
 
   Status CheckSupported(const ConvProblem& problem, BatchSize batch) const {

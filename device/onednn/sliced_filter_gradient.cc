@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "device/host_memory.h"
 #include "device/onednn/blend.h"
 #include "device/onednn/convolution.h"
 
@@ -92,8 +93,11 @@ class SlicedFilterGradient : public Convolution {
  public:
   // Throws dnnl::error.
   SlicedFilterGradient(const Runtime& runtime, const ConvProblem& problem,
-                       BatchSize batch)
-      : runtime_(runtime), problem_(problem), slicing_(SlicingOf(problem)) {
+                       BatchSize batch, DeviceBuffer slice)
+      : runtime_(runtime),
+        problem_(problem),
+        slicing_(SlicingOf(problem)),
+        slice_(std::move(slice)) {
     const ConvGeometry& g = problem.geometry;
     full_.emplace(runtime, problem, batch, slicing_.groups, slicing_.filters);
     const std::int64_t rest_groups = g.groups % slicing_.groups;
@@ -105,7 +109,7 @@ class SlicedFilterGradient : public Convolution {
     }
   }
 
-  Bytes workspace() const override { return Bytes(slicing_.bytes()); }
+  Bytes workspace() const override { return {}; }
 
   Status Run(const ConvArgs& args, void* workspace,
              Bytes workspace_size) override {
@@ -119,7 +123,7 @@ class SlicedFilterGradient : public Convolution {
         for (std::int64_t k = 0; k < group_filters; k += slicing_.filters) {
           const bool full = group + slicing_.groups <= g.groups &&
                             k + slicing_.filters <= group_filters;
-          RunSlice(full ? *full_ : *rest_, args, workspace, group,
+          RunSlice(full ? *full_ : *rest_, args, group,
                    group * group_filters + k);
         }
       }
@@ -130,8 +134,8 @@ class SlicedFilterGradient : public Convolution {
  private:
   // Computes the slice that starts at `group` and at `filter`, counted over all
   // groups.
-  void RunSlice(SliceKernel& slice, const ConvArgs& args, void* workspace,
-                std::int64_t group, std::int64_t filter) {
+  void RunSlice(SliceKernel& slice, const ConvArgs& args, std::int64_t group,
+                std::int64_t filter) {
     const ConvGeometry& g = problem_.geometry;
     const std::int64_t element = slicing_.element_bytes;
     const bool nhwc = problem_.layout == Layout::kNhwc;
@@ -145,9 +149,9 @@ class SlicedFilterGradient : public Convolution {
     slice.input.set_data_handle(a + element * in_stride * group *
                                         (g.channels / g.groups));
     slice.gradient.set_data_handle(b + element * out_stride * filter);
-    slice.filter.set_data_handle(workspace);
+    slice.filter.set_data_handle(slice_.data());
     slice.primitive.execute(runtime_.stream, slice.arguments);
-    slice.blend->Run(workspace,
+    slice.blend->Run(slice_.data(),
                      out + element * slicing_.filter_elements * filter,
                      args.alpha, args.beta);
   }
@@ -155,20 +159,21 @@ class SlicedFilterGradient : public Convolution {
   const Runtime& runtime_;
   const ConvProblem problem_;
   const Slicing slicing_;
+  const DeviceBuffer slice_;  // of the result, still to be scaled and added
   std::optional<SliceKernel> full_;
   std::optional<SliceKernel> rest_;  // the remaining groups or filters
 };
 
 }  // namespace
 
-Bytes SlicedFilterGradientWorkspace(const ConvProblem& problem) {
-  return Bytes(SlicingOf(problem).bytes());
-}
-
 Result<std::unique_ptr<Convolution>> MakeSlicedFilterGradient(
     const Runtime& runtime, const ConvProblem& problem, BatchSize batch) {
   return Translated([&]() -> Result<std::unique_ptr<Convolution>> {
-    return std::make_unique<SlicedFilterGradient>(runtime, problem, batch);
+    UCUDNN_ASSIGN_OR_RETURN(
+        DeviceBuffer slice,
+        AllocateHostMemory(Bytes(SlicingOf(problem).bytes())));
+    return std::make_unique<SlicedFilterGradient>(runtime, problem, batch,
+                                                  std::move(slice));
   });
 }
 

@@ -42,7 +42,7 @@ seconds_of() {
 }
 
 # AlexNet at batch 256 (UCUDNN_BATCH), FP32: the cost of measuring under each
-# policy, and the time of its plans, as wall time on one GPU. `all` takes minutes
+# policy, as wall time on one GPU, and the predicted time of its plans. `all` takes minutes
 # and runs only if UCUDNN_POLICIES names it.
 policies() {
   local net=tests/data/networks/alexnet_torchvision.csv policy limit seconds
@@ -61,10 +61,6 @@ print(*sys.argv[2:], plan["predicted_us"], sep=",")' \
         "$tmp/campaign.said" "$policy" "$limit" "$seconds"
     done
     .carry/bin/ucudnn profiles
-    mpirun --allow-run-as-root --bind-to none -np 1 \
-      .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
-      --batch "$batch" --workspace-limit 64MiB --batch-policy "$policy" \
-      --iterations 20 --check
     end_service
   done >"$out/policies.txt" 2>&1
 }
@@ -117,9 +113,8 @@ print(*(d["kind"] for d in json.load(sys.stdin) if d["state"] == "idle"))')
     .carry/bin/ucudnn plan --network alexnet --batch 256 --device-kind "$kind" \
       --workspace-limit 64MiB --batch-policy adaptive
     UCUDNN_SLICE=sm=$sms mpirun --allow-run-as-root --bind-to none -np 1 \
-      .carry/bin/ucudnn-rehearse --network alexnet \
-      --network-file $net --batch 256 --workspace-limit 64MiB \
-      --batch-policy adaptive --iterations 10 --check
+      .carry/bin/ucudnn-train --network tests/data/onnx/resnet18.onnx \
+      --batch 64 --memory-budget 4GiB --wait 300 --steps 10
     [ $sms = 64 ] && break
     kill "$agent"
     wait "$agent" || true

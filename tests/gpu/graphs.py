@@ -149,11 +149,11 @@ def executor(rows):
 
 
 def others(rows):
-    print("## Jobs, host time, memory\n\n```")
+    print("## Engines, host time, memory\n\n```")
     for row, lines in rows.items():
-        if row.startswith(("job:", "host:", "random:")):
+        if row.startswith(("engines:", "host:", "random:")):
             print(f"== {row}")
-            print("\n".join(line for line in lines if not line.startswith('{"network"')))
+            print("\n".join(lines))
             continue
         last = {}
         for line in lines:

@@ -10,7 +10,7 @@ rows_of_graphs() {
       echo "large:$network:$precision"
     done
   done
-  echo job:resnet50:32:half
+  echo engines:resnet50:32:half
   for precision in fp32 tf32; do
     for network in resnet18:32 resnet18:8 resnet18:2 alexnet_torchvision:8; do
       echo "small:$network:$precision"
@@ -79,25 +79,10 @@ executor_row() {
   UCUDNN_BRANCHES=1 "${command[@]}"
 }
 
-# What ucudnn-rehearse makes of a plan, with the host's time and without.
-job_row() {
-  local plan=$tmp/graphs-job.json memory
-  # Engines of the graph API, since what runs undivided has them too.
+# With engines of the graph API, since what runs undivided has them too.
+engines_row() {
   UCUDNN_CACHE_DIR=$tmp/cache-engines .carry/bin/ucudnn_gpu_graphs \
-    "tests/data/networks/$network.csv" "$batch" PSEUDO_HALF --engines 2 \
-    --plan "$plan"
-  for memory in 64MiB 0; do
-    echo "rehearse, graph memory $memory"
-    # shellcheck disable=SC2046
-    UCUDNN_PLAN_FILE=$plan timeout 200 mpirun --allow-run-as-root \
-      --bind-to none -np 1 .carry/bin/ucudnn-rehearse --network "$network" \
-      --network-file "tests/data/networks/$network.csv" --batch "$batch" \
-      --workspace-limit 64MiB --precision PSEUDO_HALF --iterations 40 \
-      --graph-memory $memory \
-      $([ $memory = 0 ] || echo --check --compare-undivided) -o json \
-      2>"$tmp/graphs-job.log"
-    grep -v ' of .* \(iterations\|kernels\)' "$tmp/graphs-job.log"
-  done
+    "tests/data/networks/$network.csv" "$batch" PSEUDO_HALF --engines 2
 }
 
 host_row() {

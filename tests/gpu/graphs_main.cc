@@ -1,7 +1,7 @@
 // ucudnn_gpu_graphs: a network's planned convolutions enqueued and replayed.
 //
 //   ucudnn_gpu_graphs NETWORK.csv BATCH PRECISION [--layout NHWC]
-//       [--limit 64MiB] [--engines N] [--plan FILE]
+//       [--limit 64MiB] [--engines N]
 //
 // Plans as the drop-in handle does, with its settings (UCUDNN_BRANCHES=1) and
 // from the measurements in UCUDNN_CACHE_DIR; whatever is missing is measured.
@@ -9,8 +9,7 @@
 // and for the plan and for the fastest undivided algorithms the device's and
 // the host's time when they are enqueued, replayed as one graph
 // (Executor::RunAll) and as a graph a kernel (Executor::Run).
-// --engines adds the first N engines of cuDNN's graph API. --plan writes the
-// plan as a job's, for UCUDNN_PLAN_FILE.
+// --engines adds the first N engines of cuDNN's graph API.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -23,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/file.h"
 #include "base/median.h"
 #include "base/onnx/network_file.h"
 #include "client/config/dropin_settings.h"
@@ -32,7 +30,6 @@
 #include "device/cudnn/cudnn_device.h"
 #include "device/elements.h"
 #include "device/reference_element.h"
-#include "proto/convert_plan.h"
 
 namespace ucudnn {
 namespace {
@@ -46,7 +43,6 @@ struct Arguments {
   std::string precision;
   std::string layout = "NCHW";
   std::string limit = "64MiB";
-  std::string plan;
   int engines = 0;
 };
 
@@ -222,27 +218,6 @@ Result<Json> Compare(Device& device, const WorkspacePlan& plan,
   return json;
 }
 
-Status WriteJobPlan(const std::string& path, const Device& device,
-                    const Job& job, const WorkspacePlan& plan) {
-  JobPlan whole;
-  const std::string kind = ToString(device.info().kind);
-  whole.request = {.network = job.network.name,
-                   .batch = job.batch,
-                   .device_kinds = {kind},
-                   .workspace_limit = job.limit,
-                   .total_workspace = Bytes(),
-                   .policy = BatchPolicy::kPowerOfTwo,
-                   .precision = job.precision,
-                   .layout = job.layout};
-  whole.predicted = plan.total_time;
-  whole.ranks.push_back({.device_kind = kind,
-                         .batch = job.batch,
-                         .weight = 1,
-                         .workspace = plan,
-                         .reason = ""});
-  return ReplaceFile(path, ToJsonText(whole));
-}
-
 Status Run(const Arguments& args) {
   UCUDNN_ASSIGN_OR_RETURN(const Job job, JobOf(args));
   CudnnOptions options;
@@ -261,9 +236,6 @@ Status Run(const Arguments& args) {
   UCUDNN_ASSIGN_OR_RETURN(const WorkspacePlan undivided, whole.Plan(job));
   const double seconds =
       std::chrono::duration<double>(Clock::now() - begun).count();
-  if (!args.plan.empty()) {
-    UCUDNN_RETURN_IF_ERROR(WriteJobPlan(args.plan, device, job, plan));
-  }
   UCUDNN_ASSIGN_OR_RETURN(const Operands operands, Allocate(device, job));
   Json json = {{"network", job.network.name},      {"batch", job.batch.count()},
                {"precision", Name(job.precision)}, {"layout", Name(job.layout)},
@@ -284,7 +256,6 @@ int Main(int argc, char** argv) {
   app.add_option("precision", args.precision)->required();
   app.add_option("--layout", args.layout);
   app.add_option("--limit", args.limit);
-  app.add_option("--plan", args.plan);
   app.add_option("--engines", args.engines);
   CLI11_PARSE(app, argc, argv);
   if (const Status done = Run(args); !done) {

@@ -29,10 +29,11 @@
 #   deepbench  the same table's part on DeepBench's layers. About four minutes.
 #              These stages keep results that DIR already has; their programs start
 #              nothing after UCUDNN_SECONDS, PyTorch's after UCUDNN_TORCH_SECONDS
-#   main       the main job: AlexNet at batch 256 a GPU, FP32, 64 MiB a kernel,
-#              one rank, and with two GPUs two ranks at batch 512
+#   main       the service's plan of AlexNet at batch 256 a GPU, FP32, 64 MiB a
+#              kernel, and ResNet-18 trained within 8 GiB; one rank, and with two
+#              GPUs two ranks at batch 512
 #   policies   AlexNet: the cost of measuring under each batch-size policy, and the
-#              plans' times (UCUDNN_POLICIES; `all` only if named)
+#              plans' predicted times (UCUDNN_POLICIES; `all` only if named)
 #   sharing    AlexNet's campaign by one GPU and by two of one agent, by turns; the
 #              ratio of their times. Two GPUs; about a minute
 #   judge      policies in one process, with `all` as far as UCUDNN_SECONDS (200)
@@ -43,8 +44,8 @@
 #   handle     the drop-in handle and the preload shim compared with cuDNN alone:
 #              results of random problems, times of networks, overhead
 #   graphs     planned convolutions enqueued and replayed as graphs: the handle with
-#              small and large mini-batches, executors, ucudnn-rehearse on ResNet-50,
-#              host time, and a trial of parallel branches; tables in DIR/graphs.md.
+#              small and large mini-batches, executors, engines of the graph API on
+#              ResNet-50, host time, and a trial of parallel branches; tables in DIR/graphs.md.
 #              Rows run on all visible GPUs at once: five minutes on two
 #              (UCUDNN_ROWS, UCUDNN_SECONDS, UCUDNN_PROCESSES)
 #   memory     memory plans executed: ResNet-50, VGG-16 and AlexNet under budgets of
@@ -104,7 +105,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-programs=(ucudnn ucudnn-coord ucudnn-agent ucudnn-rehearse
+programs=(ucudnn ucudnn-coord ucudnn-agent
   ucudnn_gpu_failures ucudnn_gpu_plain ucudnn_gpu_handle
   ucudnn-train ucudnn_gpu_figures ucudnn_gpu_policies ucudnn_gpu_graphs
   ucudnn_gpu_memory ucudnn_gpu_concurrent)
@@ -381,9 +382,8 @@ main_job() {
         --workspace-limit 64MiB
       date +%s.%N
       mpirun --allow-run-as-root --bind-to none -np $ranks \
-        .carry/bin/ucudnn-rehearse --network alexnet --network-file $net \
-        --batch $batch --workspace-limit 64MiB --iterations 20 --check \
-        --compare-undivided
+        .carry/bin/ucudnn-train --network tests/data/onnx/resnet18.onnx \
+        --batch $batch --memory-budget 8GiB --wait 300 --steps 20
     done
   } >"$out/main.txt" 2>&1
   local status=$?

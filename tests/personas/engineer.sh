@@ -56,11 +56,11 @@ assert plan.optimal and plan.total_time_us < plan.undivided_time_us
 ' "$here/../data/h200/alexnet_b256_pow2.csv" "$root"
 
 version=$("$tmp/no_mpi" | cut -d' ' -f2)
-for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train; do
+for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-train; do
   says "$version" "$program" --version
 done
 timeout 120 mpirun -n 2 ucudnn-train --network \
-  "$root/usr/share/ucudnn/quickstart/resnet20_cifar.csv" --batch 4 --steps 2 \
+  "$root/usr/share/ucudnn/quickstart/resnet20_cifar.onnx" --batch 4 --steps 2 \
   --threads 1 -o json </dev/null >"$tmp/train.json" 2>"$tmp/train.log" ||
   fail "ucudnn-train fails"
 python3 -c '

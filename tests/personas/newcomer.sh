@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # A newcomer on a machine with the packages: reads the manual, starts the
 # daemons, sets where they are, completes words, plans a network, has the plan explained, and
-# rehearses it on two ranks.
+# trains it on two ranks.
 #
 #   newcomer.sh ROOT
 source "$(dirname "$0")/common.sh" "$1"
 
-for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-rehearse ucudnn-train \
+for program in ucudnn ucudnn-agent ucudnn-coord ucudnn-train \
   ucudnn-plan ucudnn-networks-put ucudnn-coord-serve; do
   man --warnings "$program" >"$tmp/page" 2>"$tmp/warnings" || fail "no man page of $program"
   [ ! -s "$tmp/warnings" ] || fail "man $program: $(cat "$tmp/warnings")"
@@ -63,7 +63,6 @@ offers "NCHW NHWC" ucudnn plan --layout = N
 offers "node-1" ucudnn drain ""
 offers "debug error info warn" ucudnn-agent --log-level ""
 offers "check serve" ucudnn-coord ""
-offers "small" ucudnn-rehearse --coordinator "127.0.0.1:$grpc" --network ""
 offers "FP32" ucudnn-train --precision F
 offers "bash" ucudnn completion b
 
@@ -80,13 +79,15 @@ curl -sf "http://127.0.0.1:$http/" | grep -qi "<html" || fail "there is no page"
 # The page's first steps name this port.
 says "\"grpc_port\": $grpc" curl -s "http://127.0.0.1:$http/v1/status"
 
-timeout 120 mpirun -n 2 ucudnn-rehearse --coordinator "127.0.0.1:$grpc" \
-  --network small --batch 4 --workspace-limit 1MiB --wait 60 --iterations 2 \
-  --threads 1 --check -o json </dev/null >"$tmp/rehearsal.json" 2>"$tmp/rehearse.log" ||
-  fail "the rehearsal fails"
+timeout 120 mpirun -n 2 ucudnn-train --coordinator "127.0.0.1:$grpc" \
+  --network "$tmp/small.csv" --batch 4 --memory-budget 1MiB,512KiB --wait 60 --steps 3 \
+  --threads 1 -o json </dev/null >"$tmp/train.json" 2>"$tmp/train.log" ||
+  fail "the training fails"
 python3 -c '
 import json, sys
-ranks = json.load(open(sys.argv[1]))["ranks"]
-assert len(ranks) == 2, ranks
-' "$tmp/rehearsal.json"
+report = json.load(open(sys.argv[1]))
+assert report["source"] == "coordinator", report["reason"]
+for rank, budget in zip(report["ranks"], (1 << 20, 512 << 10), strict=True):
+    assert rank["batch"] == 0 or rank["peak_bytes"] <= budget, rank
+' "$tmp/train.json"
 echo "ok newcomer"

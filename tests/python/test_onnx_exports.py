@@ -7,10 +7,13 @@ import os
 import subprocess
 import warnings
 
+import onnx
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from resnet20_cifar import resnet20
 
 UCUDNN = os.environ["UCUDNN_BIN_DIR"] + "/ucudnn"
 
@@ -124,3 +127,7 @@ def test_have_the_sizes_that_the_modules_run(kind, dynamo, tmp_path):
         found[(*sizes, *dilation, int(row.get("transposed") or 0))] += 1
     assert found == convolutions(model, images)
     assert "policy" in run("solve", "memory", "--network", file, "--batch", 8, "--device-model", "K40", "--budget", "1GB")
+
+
+def test_the_quickstarts_network_is_what_its_source_writes():
+    assert onnx.load(os.environ["UCUDNN_TEST_DATA"] + "/../../deploy/resnet20_cifar.onnx") == resnet20()

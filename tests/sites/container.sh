@@ -73,7 +73,7 @@ wait $!'
 # shellcheck disable=SC2016
 run job '
 test "$(id -u)" = 65532
-ucudnn-rehearse --version
+ucudnn-train --version
 python3 -c "import ucudnn; print(ucudnn.solve_allocation([ucudnn.Buffer(\"a\", 0, 1, 8)]))"
 mpirun --version
 ssh-keygen -q -t rsa -N "" -f "$HOME/.ssh/id_rsa"

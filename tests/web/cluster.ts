@@ -29,7 +29,7 @@ export async function until(
   }
 }
 
-// Convolutions small enough to be measured and rehearsed on a CPU in seconds.
+// Convolutions small enough to be measured and trained on a CPU in seconds.
 export const kTinyNetwork =
   'name,C,H,W,K,R,S,pad_h,pad_w,stride_h,stride_w,groups\n' +
   'conv1,3,24,24,16,3,3,1,1,1,1,1\n' +
@@ -137,21 +137,20 @@ export class Cluster {
   }
 
   async putNetwork(name: string, csv: string): Promise<void> {
-    const file = path.join(this.folder, 'network.csv');
-    await writeFile(file, csv);
-    await this.ucudnn('networks', 'put', name, file);
+    await writeFile(this.networkFile(name), csv);
+    await this.ucudnn('networks', 'put', name, this.networkFile(name));
   }
 
-  // A job of two ranks that rehearses a network on the CPU.
-  async rehearse(network: string, iterations: number): Promise<void> {
+  // A job of two ranks that trains a network of putNetwork on the CPU.
+  async train(network: string, steps: number): Promise<void> {
     await run(
       'mpirun',
       [
         ...['-np', '2', '--bind-to', 'none', '--oversubscribe', '--allow-run-as-root'],
-        this.program('ucudnn-rehearse'),
-        ...['--coordinator', this.address, '--network', network, '--batch', '16'],
-        ...['--workspace-limit', '1MiB', '--wait', '120', '--cpu-devices', '2'],
-        ...['--threads', '1', '--iterations', String(iterations)],
+        this.program('ucudnn-train'),
+        ...['--coordinator', this.address, '--network', this.networkFile(network)],
+        ...['--batch', '16', '--memory-budget', '8MiB,4MiB', '--wait', '120'],
+        ...['--cpu-devices', '2', '--threads', '1', '--steps', String(steps)],
       ],
       {
         timeout: 180_000,
@@ -172,6 +171,10 @@ export class Cluster {
   async close(): Promise<void> {
     for (const name of [...this.children.keys()].reverse()) await this.stop(name);
     await rm(this.folder, { recursive: true, force: true });
+  }
+
+  private networkFile(name: string): string {
+    return path.join(this.folder, `${name}.csv`);
   }
 
   private program(name: string): string {

@@ -33,7 +33,7 @@ before(async () => {
   await cluster.putNetwork('tiny', kTinyNetwork);
   cluster.startAgent();
   await until(async () => (await devices('idle')) === 4, () => cluster.log());
-  await cluster.rehearse('tiny', 150);
+  await cluster.train('tiny', 150);
 });
 
 after(async () => {
@@ -100,7 +100,7 @@ test('an empty coordinator says what to do first', async () => {
       ['devices', 'ucudnn-agent'],
       ['campaigns', 'ucudnn plan'],
       ['plans', 'ucudnn networks put'],
-      ['jobs', 'ucudnn-rehearse'],
+      ['jobs', 'ucudnn-train'],
     ] as const) {
       await page.goto(`${empty.url}#/${name}`);
       await page.locator('pre', { hasText: next }).first().waitFor();

@@ -4,7 +4,7 @@
 //
 // with UCUDNN_BIN_DIR and UCUDNN_TEST_DATA as in CMakeLists.txt. Needs some
 // minutes: AlexNet is replayed from the H200's measurements, a small network is
-// measured on this machine's CPU and rehearsed.
+// measured on this machine's CPU and trained.
 
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
@@ -40,8 +40,8 @@ async function fill(cluster: Cluster): Promise<void> {
   await plan('8MiB', 132);
   await plan('64MiB', 132);
   await cluster.putNetwork('tiny', kTinyNetwork);
-  await cluster.rehearse('tiny', 200);
-  await cluster.rehearse('tiny', 40);
+  await cluster.train('tiny', 200);
+  await cluster.train('tiny', 40);
   // A campaign that runs: this profile's agent sleeps as long as the GPU ran.
   await cluster.ucudnn('networks', 'put', 'resnet18', path.join(cluster.data, kResNet));
   cluster.replay('slow', 'h200/resnet18_b128_pow2.csv.gz', kResNet, 16, '--real-time');

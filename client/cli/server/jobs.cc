@@ -24,6 +24,7 @@ struct ReplanOptions {
   std::optional<Bytes> workspace_limit;
   std::optional<Bytes> total_workspace;
   std::optional<BatchPolicy> policy;
+  std::vector<Bytes> budgets;
   std::vector<std::int32_t> exclude;
   std::vector<std::int32_t> include;
   bool accept = false;
@@ -73,6 +74,9 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   }
   if (options.policy) {
     request.set_batch_policy(std::string(Name(*options.policy)));
+  }
+  for (const Bytes budget : options.budgets) {
+    request.add_memory_budget_bytes(budget.count());
   }
   request.mutable_exclude_ranks()->Add(options.exclude.begin(),
                                        options.exclude.end());
@@ -228,6 +232,9 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddBatchPolicyOption(
       replan, "--batch-policy", "the job's",
       [options](BatchPolicy policy) { options->policy = policy; });
+  AddMemoryBudgetOption(replan, &options->budgets,
+                        "Of a job with memory plans: device memory of all "
+                        "ranks, such as 12GiB, or of each, such as 6GiB,2GiB");
   replan
       ->add_option("--exclude-ranks", options->exclude,
                    "All ranks that are to get no part of the batch, sorted")
@@ -247,8 +254,8 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       "--accept", options->accept,
       "Have the ranks adopt the revision that the coordinator proposed");
   for (const char* change :
-       {"--batch", "--workspace-limit", "--total-workspace", "--batch-policy",
-        "--exclude-ranks", "--include-ranks"}) {
+       {"--batch", "--workspace-limit", "--total-workspace", "--memory-budget",
+        "--batch-policy", "--exclude-ranks", "--include-ranks"}) {
     accept->excludes(replan->get_option(change));
   }
   AddOutputOption(replan, &options->output);

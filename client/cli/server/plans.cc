@@ -76,22 +76,11 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
                  "Divide the total among convolutions that may run at once by "
                  "the network's graph, each with a segment; for ONNX models")
       ->needs(total);
-  CLI::Option* budget =
-      limit
-          ->add_option_function<std::string>(
-              "--memory-budget",
-              [options](const std::string& text) {
-                const auto budgets = ParseBudgets(text);
-                if (!budgets) {
-                  throw CLI::ValidationError("--memory-budget",
-                                             budgets.error().message);
-                }
-                options->memory_budgets = *budgets;
-              },
-              "Device memory of all ranks, such as 12GiB, or of each, such as "
-              "6GiB,2GiB: plans shares and whole training iterations within "
-              "it, see docs/memory.md; 0: all that the device has")
-          ->option_text("SIZE[,...]");
+  CLI::Option* budget = AddMemoryBudgetOption(
+      limit, &options->memory_budgets,
+      "Device memory of all ranks, such as 12GiB, or of each, such as "
+      "6GiB,2GiB: plans shares and whole training iterations within it, see "
+      "docs/memory.md; 0: all that the device has");
   command
       ->add_option("--memory-policy", options->memory_policy,
                    "As solve memory --policy, except all")

@@ -85,7 +85,6 @@ Json Run(const Settings& settings, FakeDevice& device) {
   json["batch"] = s.batch().count();
   json["weight"] = s.weight();
   json["first_image"] = s.first_image().count();
-  json["ranks_on_device"] = s.ranks_on_device();
   json["memory_plan"] =
       s.memory_plan() == nullptr ? Json() : Json::parse(*s.memory_plan());
   json["plan"] = Json::parse(ToJsonText(s.plan()));

@@ -11,6 +11,7 @@ namespace ucudnn::train {
 namespace {
 
 using std::chrono::microseconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -94,6 +95,28 @@ TEST(ReportTest, ShowsDeviationsAndWhy) {
   EXPECT_THAT(table, HasSubstr("rank 1: the slowest"));
   EXPECT_THAT(table, HasSubstr("relu forward"));
   EXPECT_THAT(table, HasSubstr("loss 2.5 at step 0, 2.25 at step 1"));
+}
+
+TEST(ReportTest, ComparesNothingOnAMachineThatOthersKeepBusy) {
+  Report report = SampleReport();
+  for (RankReport& rank : report.ranks) {
+    rank.shown["host"] = "n1";
+    rank.shown["host_load"] = {{"load", 3.5}, {"own", 1.1}, {"cores", 4}};
+  }
+  EXPECT_EQ(ToJson(report)["comparable"], true);
+  EXPECT_THAT(ToTable(report), HasSubstr("+5.0 %"));
+  report.ranks.pop_back();
+  EXPECT_EQ(ToJson(report)["comparable"], false);
+  EXPECT_THAT(ToTable(report), AllOf(HasSubstr("others used 1.3 of 4 cores"),
+                                     HasSubstr("not comparable")));
+}
+
+TEST(ReportTest, SaysThatRanksSlowEachOtherDown) {
+  Report report = SampleReport();
+  report.share_device = true;
+  EXPECT_THAT(ToTable(report), HasSubstr("share a device"));
+  report.in_turns = true;
+  EXPECT_THAT(ToTable(report), Not(HasSubstr("share a device")));
 }
 
 TEST(ReportTest, SaysThatLossesDependOnShares) {

@@ -408,8 +408,8 @@ TEST_F(TrainTest, StopsWhileItMeasuresWhenInterrupted) {
     return test::FileText(folder_ / "log").find("measuring") !=
            std::string::npos;
   }));
-  process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(), 130) << test::FileText(folder_ / "log");
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 128 + SIGTERM) << test::FileText(folder_ / "log");
 }
 
 TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {

@@ -246,6 +246,11 @@ TEST_F(WatchTest, ReplacesAProposalByWhatIsAskedFor) {
   replan.set_accept_proposed(true);
   EXPECT_EQ(coordinator_.jobs.ReplanJob(replan).error().code,
             Code::kInvalidArgument);
+  v1::ReplanJobRequest budget;
+  budget.set_job_id("job");
+  budget.add_memory_budget_bytes(1 << 20);
+  EXPECT_EQ(coordinator_.jobs.ReplanJob(budget).error().message,
+            "memory_budget_bytes: job 'job' has no memory plans");
 }
 
 TEST_F(WatchTest, DrainsAgainOnceMeasurementsAreMade) {

@@ -21,8 +21,8 @@ const kCompared = 12;
 
 export const kNoJobs = () =>
   nothing(
-    'No job has registered yet. Jobs that use a session report here; without a program of yours, rehearse one:',
-    `mpirun -np 2 ucudnn-rehearse ${coordinator('job')} --network NAME --batch 64 --workspace-limit 64MiB`,
+    'No job has registered yet. Jobs that use a session report here; without a program of yours, train a network:',
+    `mpirun -np 2 ucudnn-train ${coordinator('job')} --network FILE.onnx --batch 64 --memory-budget 6GiB,2GiB`,
   );
 
 export function jobName(job: Job): string {
@@ -111,8 +111,8 @@ export function samples(job: Job): Sample[] {
 export function deviationText(all: Sample[]): string {
   const within = all.filter((s) => Math.abs(ratio(s)) <= kBand).length;
   return (
-    `${within} of ${format.counted(all.length, 'rank')} within 3 %. ${format.kPredictionNote} ` +
-    'Steps that also do other work take longer.'
+    `${within} of ${format.counted(all.length, 'rank')} within 3 %. Without memory plans, predictions count convolutions only: ` +
+    'steps that also do other work take longer.'
   );
 }
 

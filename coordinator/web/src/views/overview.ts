@@ -141,7 +141,7 @@ function firstSteps(answer: Answer): HTMLElement {
     [
       'Run a job that applies it',
       answer.jobs.length > 0,
-      `mpirun -np 2 ucudnn-rehearse ${coordinator('job')} --network NAME --batch 256 --workspace-limit 64MiB`,
+      `mpirun -np 2 ucudnn-train ${coordinator('job')} --network FILE.onnx --batch 256 --memory-budget 6GiB,2GiB`,
     ],
   ];
   return h(

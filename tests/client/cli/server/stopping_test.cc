@@ -70,7 +70,7 @@ TEST_F(StoppingCliTest, LeavesTheMeasurementsToTheCoordinatorOnCtrlC) {
   test::Process plan = Plan(first_.address());
   began_.get_future().wait();
   plan.Signal(SIGINT);
-  EXPECT_EQ(plan.Wait(), 1);
+  EXPECT_EQ(plan.Wait(), 128 + SIGINT);
   EXPECT_THAT(Log(), HasSubstr("stopped while waiting for the coordinator; "
                                "the requested measurements continue"));
   Release();
@@ -82,7 +82,7 @@ TEST_F(StoppingCliTest, StopsOnCtrlCWhileItsPlanIsMade) {
   test::Process plan = Plan(first_.address());
   began_.get_future().wait();
   plan.Signal(SIGTERM);
-  EXPECT_EQ(plan.Wait(), 1);
+  EXPECT_EQ(plan.Wait(), 128 + SIGTERM);
   EXPECT_THAT(Log(), HasSubstr("stopped while waiting for the coordinator; if "
                                "the coordinator has begun the plan"));
   Release();
