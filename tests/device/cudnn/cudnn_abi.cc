@@ -1,9 +1,10 @@
 // Asserts that what device/cudnn and the drop-in libraries use of cuDNN is the
-// same in versions 8 and 9: enumerators, the structures of results, and the type
-// of each function in the tables. Compiled with cuDNN 9's headers in every build,
-// and with those of 8.7 and 8.9 by tests/device/cudnn/real_cudnn.sh. What differs
-// is known to libraries.h: statuses, cudnnGetVersion, cudnnGetLastErrorString,
-// and attributes of which cuDNN 8 is only asked as a hint, or not.
+// same in versions 8 and 9: enumerators, the structures of results, and the
+// type of each function in the tables. Compiled with cuDNN 9's headers in every
+// build, and with those of 8.7 and 8.9 by tests/device/cudnn/real_cudnn.sh.
+// What differs is known to libraries.h: statuses, cudnnGetVersion,
+// cudnnGetLastErrorString, and attributes of which cuDNN 8 is only asked as a
+// hint, or not.
 
 #include <cudnn.h>
 
@@ -74,8 +75,10 @@ static_assert(CUDNN_BACKEND_ENGINE_DESCRIPTOR == 2);
 static_assert(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR == 5);
 static_assert(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR == 7);
 static_assert(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR == 15);
-static_assert(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR == 12);
-static_assert(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR == 11);
+static_assert(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ==
+              12);
+static_assert(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ==
+              11);
 static_assert(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR == 10);
 static_assert(CUDNN_BACKEND_TENSOR_DESCRIPTOR == 17);
 static_assert(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR == 16);

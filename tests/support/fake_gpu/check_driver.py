@@ -1,6 +1,6 @@
 """Checks that the fake driver of R470 exports only what CUDA 11.4's driver has.
 
-  check_driver.py LIBCUDA INCLUDE
+  check_driver.py LIBCUDA INCLUDE...
 
 CUDA's cudaTypedefs.h tells since when a function has each of its forms: of
 PFN_cuEventElapsedTime_v2000 and ..._v12080, the second one is exported as
@@ -14,9 +14,10 @@ from pathlib import Path
 
 OLDEST_CUDA = 11040
 
-library, include = sys.argv[1:]
+library, *includes = sys.argv[1:]
 since = {}
-typedefs = (Path(include) / "cudaTypedefs.h").read_text()
+headers = [Path(folder) / "cudaTypedefs.h" for folder in includes]
+typedefs = next(header.read_text() for header in headers if header.exists())
 for name, version in re.findall(r"\*PFN_(cu\w+)_v(\d+)\)", typedefs):
     since.setdefault(name, set()).add(int(version))
 command = ["nm", "-D", "--defined-only", "--format=posix", library]
