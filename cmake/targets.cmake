@@ -222,6 +222,7 @@ endfunction()
 function(ucudnn_test_on_old_gpu TEST PROGRAM)
   get_test_property(${TEST} ENVIRONMENT ENVIRONMENT)
   get_test_property(${TEST} LABELS LABELS)
+  list(REMOVE_ITEM LABELS threads)
   set(LIB ${PROJECT_BINARY_DIR}/lib)
   list(APPEND ENVIRONMENT
     LD_LIBRARY_PATH=${LIB}/fake_old/as_9:${LIB}/fake_old:${LIB}/fake_nvml_r470)

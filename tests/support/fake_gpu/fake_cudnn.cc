@@ -35,6 +35,7 @@ bool IsSupported(Tensor x) {
 
 // Algorithms 0 and 1 only.
 cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
+  if (x == nullptr) return CUDNN_STATUS_BAD_PARAM;
   if ((algorithm != 0 && algorithm != 1) || !IsSupported(x)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
