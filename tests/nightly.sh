@@ -7,7 +7,7 @@
 # and the programs of tests/gpu and tests/bench; runs the unit tests with all of
 # their random instances; kills daemons 1,000 times; cuts links between hosts for
 # a minute; tries all of the sweep over memory plans; loads NVIDIA's cuDNN 8.7 and
-# 8.9, 1.5 GB to download; and fuzzes each target for SECONDS (60). Goes on after
+# 8.9, 2 GB to download; and fuzzes each target for SECONDS (60). Goes on after
 # a failure, and says at the end what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."

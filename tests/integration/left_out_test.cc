@@ -97,6 +97,11 @@ TEST_F(LeftOutTest, GpusWithoutCudnnOrWithAnOldOne) {
   std::filesystem::create_symlink(LibraryPath("fake_old/libcuda.so.1"),
                                   driver + "/libcuda.so.1");
   ExpectLack("no cuDNN", {}, {{"LD_LIBRARY_PATH", driver}});
+  // Version 8 without its parts, which would abort the process.
+  std::filesystem::copy(LibraryPath("fake_old/libcudnn.so.8"), driver);
+  ExpectLack("cuDNN is incomplete: " + driver + "/libcudnn_ops_infer.so.8 or",
+             {}, {{"LD_LIBRARY_PATH", driver}});
+  std::filesystem::remove(driver + "/libcudnn.so.8");
   ExpectLack(
       "cuDNN 7.6.5 was found at " + LibraryPath("fake_cudnn_7/libcudnn.so.7") +
           "; 8.0 or newer is needed",

@@ -70,8 +70,24 @@ Status BindDriver(const SharedLibrary& library, DriverApi* api) {
   return bound;
 }
 
+// cuDNN 8 aborts the process if it cannot load one of its parts when it needs
+// it, so they are loaded before it is asked for anything.
+Status LoadParts(const SharedLibrary& library) {
+  const std::string& path = library.path();
+  if (!path.ends_with(".so.8")) return {};
+  for (const std::string_view part :
+       {"ops_infer", "ops_train", "cnn_infer", "cnn_train"}) {
+    const std::string name = fmt::format("libcudnn_{}.so.8", part);
+    const auto loaded = SharedLibrary::Open(
+        {path.substr(0, path.rfind('/') + 1) + name, name}, {});
+    if (!loaded) return Within("cuDNN is incomplete", loaded.error());
+  }
+  return {};
+}
+
 Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
   constexpr std::size_t kOldest = 8000;
+  UCUDNN_RETURN_IF_ERROR(LoadParts(library));
   Status bound;
   if (!Bind(library, "cudnnGetVersion", &api->GetVersion)) {
     return Lacks(library, "cudnnGetVersion");
