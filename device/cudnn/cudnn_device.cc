@@ -446,10 +446,9 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     if (!options.on_failure) {
       return tl::unexpected<Error>(std::move(device).error());
     }
-    CUdevice gpu = 0;
-    const bool is_there = driver.DeviceGet(&gpu, ordinal) == CUDA_SUCCESS;
-    options.on_failure(is_there ? Name(*libraries, gpu) : DeviceInfo(),
-                       device.error());
+    CUdevice gpu = -1;  // no GPU's
+    (void)driver.DeviceGet(&gpu, ordinal);
+    options.on_failure(Name(*libraries, gpu), device.error());
   }
   return devices;
 }

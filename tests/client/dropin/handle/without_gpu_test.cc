@@ -132,9 +132,9 @@ TEST(PreloadTest, MeasuresByItselfAndSaysWhyNobodyIsAsked) {
     const auto run = test::Run({test::ProgramPath("shim_program")}, variables);
     EXPECT_THAT(run.out, StartsWith("workspace 8000 status 0 runs 4 sum "));
     EXPECT_EQ(run.status, 0);
-    EXPECT_THAT(run.err, AllOf(StartsWith("ucudnn: no coordinator "),
-                               HasSubstr(why),
-                               EndsWith("; convolutions are measured here\n")));
+    EXPECT_THAT(run.err,
+                AllOf(StartsWith("ucudnn: no coordinator "), HasSubstr(why),
+                      EndsWith("; convolutions are measured here\n")));
     EXPECT_EQ(std::ranges::count(run.err, '\n'), 1);
   };
   says("UCUDNN_CA", "/none/ca.crt", "is asked: /none/ca.crt");
