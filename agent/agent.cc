@@ -99,17 +99,25 @@ class Agent {
     request.set_host(options_.host);
     request.set_machine_id(options_.machine_id);
     request.set_version(options_.version);
-    for (std::size_t i = 0; i < devices_.size(); ++i) {
-      const DeviceInfo& info = devices_[i]->info();
+    const auto add = [&](const DeviceInfo& info,
+                         const std::string& conditions) -> v1::Device& {
       v1::Device& d = *request.add_devices();
       d.set_id(info.id);
       d.set_agent_id(options_.id);
       d.set_kind(ToString(info.kind));
       *d.mutable_kind_details() = ToProto(info.kind);
-      const std::string conditions = ConditionsOf(i);
       d.set_driver(conditions);
+      return d;
+    };
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const std::string conditions = ConditionsOf(i);
       states_.SetRegistered(i, conditions);
-      states_.Describe(i, &d);
+      states_.Describe(i, &add(devices_[i]->info(), conditions));
+    }
+    for (const auto& [info, why] : options_.left_out) {
+      v1::Device& d = add(info, info.driver);
+      d.set_state("lost");
+      d.set_state_reason(why);
     }
     Backoff backoff;
     while (!stop_.stop_requested()) {

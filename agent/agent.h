@@ -15,6 +15,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/link.h"
@@ -58,6 +59,8 @@ struct AgentOptions {
   // Called again and again while the agent works or waits for a coordinator,
   // however long a measurement takes; may be absent.
   std::function<void()> alive = {};
+  // GPUs that cannot be used, and why: the coordinator lists them as lost.
+  std::vector<std::pair<DeviceInfo, std::string>> left_out = {};
   // Interval between partial reports of a long task.
   std::chrono::milliseconds partial_report{2'000};
 };

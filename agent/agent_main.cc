@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -82,9 +83,18 @@ Status Work(Options options, const std::stop_token& asked_to_stop,
     asked.gpu_slices.push_back(sms);
   }
   asked.cpu_name = id;
-  asked.on_gpu_failure = [](int ordinal, const Error& error) {
-    spdlog::error("event=gpu_left_out gpu={} why={}", ordinal,
-                  Quoted(error.message));
+  auto& left_out = options.agent.left_out;
+  asked.on_gpu_failure = [&](DeviceInfo gpu, const Error& error) {
+    if (gpu.id.empty()) gpu.id = fmt::format("gpu-{}-{}", id, left_out.size());
+    spdlog::error("event=gpu_left_out id={} kind={} why={}", gpu.id,
+                  Quoted(ToString(gpu.kind)), Quoted(error.message));
+    // Slices of a GPU fail one by one.
+    const auto is_it = [&](const auto& known) {
+      return known.first.id == gpu.id;
+    };
+    if (std::ranges::none_of(left_out, is_it)) {
+      left_out.emplace_back(std::move(gpu), error.message);
+    }
   };
   UCUDNN_ASSIGN_OR_RETURN(auto devices, OpenDevices(asked));
   for (const auto& device : devices) {

@@ -216,3 +216,19 @@ function(ucudnn_test_properties_ ENTRY)
     LABELS "${A_LABEL}" TIMEOUT ${A_TIMEOUT} PROCESSORS ${SLOTS}
     ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()
+
+# ucudnn_test_on_old_gpu(TEST PROGRAM [ARGUMENT...]): the same test once more, on
+# the fakes of cuDNN 8.9 and of CUDA 11.4's driver.
+function(ucudnn_test_on_old_gpu TEST PROGRAM)
+  get_test_property(${TEST} ENVIRONMENT ENVIRONMENT)
+  get_test_property(${TEST} LABELS LABELS)
+  list(REMOVE_ITEM LABELS threads)
+  set(LIB ${PROJECT_BINARY_DIR}/lib)
+  list(APPEND ENVIRONMENT
+    LD_LIBRARY_PATH=${LIB}/fake_old/as_9:${LIB}/fake_old:${LIB}/fake_nvml_r470)
+  add_test(NAME ${TEST}_on_old_gpu
+    COMMAND ${PROGRAM} ${ARGN} --gtest_brief=1)
+  set_tests_properties(${TEST}_on_old_gpu PROPERTIES
+    LABELS "${LABELS}" TIMEOUT 600 PROCESSORS 2 ENVIRONMENT "${ENVIRONMENT}")
+  add_dependencies(${PROGRAM} fake_old)
+endfunction()

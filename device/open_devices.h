@@ -23,9 +23,9 @@ struct DeviceOptions {
   // multiprocessors, no two of one size. Slices share the GPU, so only one may
   // compute at a time.
   std::vector<std::int64_t> gpu_slices = {};
-  // Called for each GPU that cannot be opened and is then left out. If absent,
-  // the first such GPU is an error.
-  std::function<void(int ordinal, const Error& error)> on_gpu_failure = {};
+  // As CudnnOptions::on_failure.
+  std::function<void(const DeviceInfo& gpu, const Error& error)>
+      on_gpu_failure = {};
   // ListAlgorithms is quick rather than complete: for jobs, which run plans
   // made elsewhere and list only as a fallback. Prepare knows all algorithms.
   bool quick_listing = false;

@@ -6,8 +6,9 @@
 # Compiles each source and header alone, optimised, which GCC warns more about,
 # and the programs of tests/gpu and tests/bench; runs the unit tests with all of
 # their random instances; kills daemons 1,000 times; cuts links between hosts for
-# a minute; tries all of the sweep over memory plans; and fuzzes each target for
-# SECONDS (60). Goes on after a failure, and says at the end what failed.
+# a minute; tries all of the sweep over memory plans; loads NVIDIA's cuDNN 8.7 and
+# 8.9, 2 GB to download; and fuzzes each target for SECONDS (60). Goes on after
+# a failure, and says at the end what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export UCUDNN_BUILD=build/dev
@@ -26,6 +27,7 @@ step ctest --preset dev -L unit -j "$((2 * $(nproc)))"
 step bash tests/integration/history/long.sh 1000
 step bash tests/integration/hosts/minute.sh 60
 step python3 tests/sweep/memory_plans.py --full --ucudnn build/dev/bin/ucudnn
+step bash tests/device/cudnn/real_cudnn.sh build/dev
 step bash tests/fuzz/run.sh --seconds "${1:-60}"
 
 echo "== ${#failed[@]} failed, after $SECONDS s"

@@ -1,14 +1,32 @@
 #include "base/service/shared_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <string_view>
 
 namespace ucudnn {
+namespace {
+
+// Where the loader found it.
+std::string PathOf(void* handle, const std::string& name) {
+  link_map* map = nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && *map->l_name != '\0'
+             ? map->l_name
+             : name;
+}
+
+}  // namespace
 
 Result<SharedLibrary> SharedLibrary::Open(
     const std::vector<std::string>& names,
     const std::vector<std::string>& directories) {
+  constexpr int kMode = RTLD_NOW | RTLD_LOCAL;
+  for (const std::string& name : names) {
+    if (void* handle = dlopen(name.c_str(), kMode | RTLD_NOLOAD)) {
+      return SharedLibrary(handle, PathOf(handle, name));
+    }
+  }
   std::string wanted;
   std::string reason;  // the first one besides a missing file
   bool informative = false;
@@ -21,8 +39,8 @@ Result<SharedLibrary> SharedLibrary::Open(
     }
     for (const std::string& path : paths) {
       // Never closed: CUDA's libraries do not survive being unloaded.
-      if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-        return SharedLibrary(handle, path);
+      if (void* handle = dlopen(path.c_str(), kMode)) {
+        return SharedLibrary(handle, PathOf(handle, path));
       }
       const char* error = dlerror();
       if (error == nullptr || informative) continue;

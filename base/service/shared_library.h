@@ -15,8 +15,8 @@ namespace ucudnn {
 // A library that stays loaded.
 class SharedLibrary {
  public:
-  // The first of `names` that is found; each is tried by the loader's rules,
-  // which take the one that the process already has, then in `directories`.
+  // The first of `names` that the process already has, else the first that is
+  // found: each is tried by the loader's rules, then in `directories`.
   // kUnavailable gives the names and the loader's last error.
   static Result<SharedLibrary> Open(
       const std::vector<std::string>& names,

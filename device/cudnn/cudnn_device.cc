@@ -52,6 +52,48 @@ std::string MpsShare() {
   return share > 0 && share < 100 ? fmt::format(" MPS {}%", share) : "";
 }
 
+// What the driver tells of a GPU, as far as it does: a driver may be too old
+// for anything else, and cuDNN may be missing.
+DeviceInfo Name(const Libraries& libraries, CUdevice device) {
+  const DriverApi& driver = libraries.driver;
+  DeviceInfo info;
+  std::array<char, 256> model = {};
+  std::size_t memory = 0;
+  int units = 0;
+  (void)driver.DeviceGetName(model.data(), static_cast<int>(model.size()),
+                             device);
+  (void)driver.DeviceTotalMem(&memory, device);
+  (void)driver.DeviceGetAttribute(
+      &units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  info.id = cudnn::UuidOf(driver, device).value_or("");
+  info.kind.model = model.front() == '\0' ? "NVIDIA GPU" : model.data();
+  info.kind.units = std::max(units, 1);
+  info.kind.memory =
+      1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
+  info.kind.library =
+      libraries.cudnn.GetVersion == nullptr
+          ? "no cudnn"
+          : "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
+  info.driver = cudnn::DriverVersion(libraries.nvml);
+  return info;
+}
+
+// kUnimplemented unless cuDNN has code for the GPU.
+Status CheckCode(const Libraries& libraries, CUdevice device) {
+  int major = 0;
+  int minor = 0;
+  if (libraries.driver.DeviceGetAttribute(
+          &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+          CUDA_SUCCESS ||
+      libraries.driver.DeviceGetAttribute(
+          &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+          CUDA_SUCCESS) {
+    return {};  // cuDNN tells
+  }
+  return cudnn::CheckCapability(libraries.cudnn.GetVersion(),
+                                major * 10 + minor);
+}
+
 class CudnnDevice : public Device {
  public:
   static Result<std::unique_ptr<Device>> Open(const Libraries& libraries,
@@ -186,14 +228,9 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
     if (result == CUDA_SUCCESS) return {};
     return Within(name, cudnn::DescribeError(driver_, result, call));
   };
-  std::array<char, 256> model = {};
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DeviceGetName(model.data(), static_cast<int>(model.size()),
-                                  device),
-            "cuDeviceGetName"));
-  std::size_t memory = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DeviceTotalMem(&memory, device), "cuDeviceTotalMem"));
+  if (const Status code = CheckCode(libraries, device); !code) {
+    return Within(name, code.error());
+  }
   int cuda = 0;
   UCUDNN_RETURN_IF_ERROR(
       check(driver_.DriverGetVersion(&cuda), "cuDriverGetVersion"));
@@ -203,16 +240,13 @@ Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
                                        device),
             "cuDeviceGetAttribute"));
   cache_ = Bytes(std::max(l2, 0));
-  auto id = cudnn::UuidOf(driver_, device);
-  if (!id) return Within(name, std::move(id).error());
-  info_.id = *std::move(id);
-  info_.kind.model = model.data() + MpsShare();
-  info_.kind.memory =
-      1_GiB * (static_cast<std::int64_t>(memory) / (1_GiB).count());
-  info_.kind.library =
-      "cudnn-" + cudnn::CudnnMajorMinor(libraries.cudnn.GetVersion());
+  if (auto id = cudnn::UuidOf(driver_, device); !id) {
+    return Within(name, std::move(id).error());
+  }
+  info_ = Name(libraries, device);
+  info_.kind.model += MpsShare();
   info_.driver =
-      fmt::format("{}, CUDA {}{}", DriverVersion(), cudnn::CudaVersion(cuda),
+      fmt::format("{}, CUDA {}{}", info_.driver, cudnn::CudaVersion(cuda),
                   families_.branches ? ", two branches" : "");
   return {};
 }
@@ -387,8 +421,10 @@ Result<std::int64_t> ParseSlice(std::string_view text) {
 
 Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     const CudnnOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, cudnn::LoadedLibraries());
-  UCUDNN_ASSIGN_OR_RETURN(const int count, cudnn::CountGpus(libraries->driver));
+  const Result<Libraries>& libraries = cudnn::FoundLibraries();
+  if (!libraries) return tl::unexpected<Error>(libraries.error());
+  const DriverApi& driver = libraries->driver;
+  UCUDNN_ASSIGN_OR_RETURN(const int count, cudnn::CountGpus(driver));
   std::vector<int> ordinals = options.ordinals;
   if (ordinals.empty()) {
     for (int i = 0; i < count; ++i) ordinals.push_back(i);
@@ -400,14 +436,19 @@ Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
                   "there is no GPU {}; this machine has {}, counted from 0",
                   ordinal, count);
     }
-    auto device = CudnnDevice::Open(*libraries, ordinal, options);
+    Result<std::unique_ptr<Device>> device =
+        libraries->usable ? CudnnDevice::Open(*libraries, ordinal, options)
+                          : tl::unexpected<Error>(libraries->usable.error());
     if (device) {
       devices.push_back(*std::move(device));
-    } else if (options.on_failure) {
-      options.on_failure(ordinal, device.error());
-    } else {
+      continue;
+    }
+    if (!options.on_failure) {
       return tl::unexpected<Error>(std::move(device).error());
     }
+    CUdevice gpu = -1;  // no GPU's
+    (void)driver.DeviceGet(&gpu, ordinal);
+    options.on_failure(Name(*libraries, gpu), device.error());
   }
   return devices;
 }

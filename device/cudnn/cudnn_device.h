@@ -49,16 +49,18 @@ struct CudnnOptions {
   bool branches = false;
   // Threads that list many batches with the graph API.
   int listing_threads = 1;
-  // Called for each GPU that cannot be opened and is then left out. If absent,
-  // the first such GPU is an error.
-  std::function<void(int ordinal, const Error& error)> on_failure;
+  // Called for each GPU that cannot be opened and is then left out, with what
+  // is known of it: its id may be empty. If absent, the first such GPU is an
+  // error.
+  std::function<void(const DeviceInfo& gpu, const Error& error)> on_failure;
 };
 
 // "sm=32": the value of a --slice flag, as slice_sms. kInvalidArgument.
 Result<std::int64_t> ParseSlice(std::string_view text);
 
-// kUnavailable without a driver, cuDNN or a GPU, saying which;
-// kInvalidArgument if an ordinal is not one of the GPUs'.
+// kUnavailable without a driver, cuDNN or a GPU, saying which; kUnimplemented
+// if one of them is too old, saying what is needed; kInvalidArgument if an
+// ordinal is not one of the GPUs'.
 Result<std::vector<std::unique_ptr<Device>>> OpenCudnnDevices(
     const CudnnOptions& options);
 

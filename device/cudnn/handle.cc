@@ -10,15 +10,24 @@
 namespace ucudnn::cudnn {
 namespace {
 
+// The category of a status, version 9's thousands: 1 not initialised, 2 bad
+// parameter, 3 not supported, 4 internal, 5 execution failed. Version 8 counts
+// its statuses from 0 to 14.
+int CategoryOf(cudnnStatus_t status) {
+  constexpr std::string_view kOfVersion8 = "014242345313111";
+  const auto value = static_cast<std::size_t>(status);
+  return value < kOfVersion8.size() ? kOfVersion8[value] - '0'
+                                    : static_cast<int>(value / 1000);
+}
+
 Code CodeOf(cudnnStatus_t status) {
-  switch (status) {
-    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
-    case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
-      return Code::kResourceExhausted;
-    default:
-      break;
+  constexpr auto kAllocFailedOfVersion8 = static_cast<cudnnStatus_t>(2);
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+      status == kAllocFailedOfVersion8) {
+    return Code::kResourceExhausted;
   }
-  switch (static_cast<int>(status) / 1000) {
+  switch (CategoryOf(status)) {
     case 1:
       return Code::kUnavailable;
     case 2:
@@ -35,7 +44,9 @@ Code CodeOf(cudnnStatus_t status) {
 Error DescribeError(const CudnnApi& api, cudnnStatus_t status,
                     std::string_view call) {
   std::array<char, 512> explanation = {};
-  api.GetLastErrorString(explanation.data(), explanation.size());
+  if (api.GetLastErrorString != nullptr) {
+    api.GetLastErrorString(explanation.data(), explanation.size());
+  }
   explanation.back() = '\0';
   std::string message = fmt::format("{}: {}", call, api.GetErrorString(status));
   std::string_view reason = explanation.data();
@@ -94,7 +105,7 @@ Status CudnnHandle::Check(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
   Error error = DescribeError(api_, status, call);
   // Internal errors and failed executions may come from a poisoned context.
-  if (context_ != nullptr && static_cast<int>(status) / 1000 >= 4) {
+  if (context_ != nullptr && CategoryOf(status) >= 4) {
     UCUDNN_RETURN_IF_ERROR(context_->CheckStream());
   }
   return tl::unexpected<Error>(std::move(error));

@@ -6,6 +6,7 @@
 
 #include "client/dropin/planner/planner.h"
 #include "device/accuracy.h"
+#include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/legacy/queries.h"
 
 namespace ucudnn::cudnn {
@@ -89,13 +90,13 @@ bool TrySize(cudnnHandle_t handle, const CallDescriptors& d, Offer* offer) {
 cudnnStatus_t StatusOf(const Error& error) {
   switch (error.code) {
     case Code::kInvalidArgument:
-      return CUDNN_STATUS_BAD_PARAM;
+      return StatusHere(CUDNN_STATUS_BAD_PARAM);
     case Code::kUnimplemented:
-      return CUDNN_STATUS_NOT_SUPPORTED;
+      return StatusHere(CUDNN_STATUS_NOT_SUPPORTED);
     case Code::kResourceExhausted:
-      return CUDNN_STATUS_ALLOC_FAILED;
+      return StatusHere(CUDNN_STATUS_ALLOC_FAILED);
     default:
-      return CUDNN_STATUS_EXECUTION_FAILED;
+      return StatusHere(CUDNN_STATUS_EXECUTION_FAILED);
   }
 }
 
@@ -183,7 +184,7 @@ cudnnStatus_t Convolve(cudnnHandle_t handle, const CallDescriptors& descriptors,
       return status;
     }
   } catch (...) {  // out of memory
-    if (begun) return CUDNN_STATUS_ALLOC_FAILED;
+    if (begun) return StatusHere(CUDNN_STATUS_ALLOC_FAILED);
   }
   return plain();
 }

@@ -12,6 +12,7 @@ using ucudnn::Bytes;
 using ucudnn::cudnn::BackwardDataCall;
 using ucudnn::cudnn::BackwardFilterCall;
 using ucudnn::cudnn::ForwardCall;
+using ucudnn::cudnn::StatusHere;
 
 namespace {
 
@@ -33,7 +34,7 @@ const ucudnn::cudnn::CudnnApi* Cudnn() {
 
 cudnnStatus_t cudnnCreate(UcudnnHandle_t* handle) {
   UCUDNN_REAL(Create, cudnnCreate);
-  if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  if (handle == nullptr) return StatusHere(CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   cudnnHandle_t made = nullptr;
   const cudnnStatus_t status = real(&made);
   if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -56,7 +57,8 @@ cudnnStatus_t cudnnSetStream(UcudnnHandle_t handle, cudaStream_t stream) {
 
 cudnnStatus_t ucudnnSetWorkspaceLimit(UcudnnHandle_t handle,
                                       std::size_t bytes) {
-  if (bytes > std::size_t{ucudnn::kMaxCount}) return CUDNN_STATUS_BAD_PARAM;
+  if (bytes > std::size_t{ucudnn::kMaxCount})
+    return StatusHere(CUDNN_STATUS_BAD_PARAM);
   if (auto* const state = ucudnn::cudnn::StateOf(handle)) {
     state->set_workspace_limit(Bytes(static_cast<std::int64_t>(bytes)));
   }

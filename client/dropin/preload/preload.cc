@@ -29,10 +29,10 @@ decltype(function) Real(const char* name) {
     if (void* const next = dlsym(RTLD_NEXT, name)) {
       return reinterpret_cast<decltype(function)>(next);
     }
-    void* const library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    return library == nullptr
-               ? nullptr
-               : reinterpret_cast<decltype(function)>(dlsym(library, name));
+    const auto library =
+        ucudnn::cudnn::OpenCudnn(ucudnn::cudnn::SearchDirectories());
+    return library ? reinterpret_cast<decltype(function)>(library->Find(name))
+                   : nullptr;
   }();
   return real;
 }

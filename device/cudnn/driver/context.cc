@@ -66,19 +66,24 @@ Result<int> CountGpus(const DriverApi& driver) {
   if (result == CUDA_SUCCESS && count > 0) return count;
   if (result == CUDA_SUCCESS) result = CUDA_ERROR_NO_DEVICE;
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return Fail(Code::kUnavailable, "the NVIDIA driver offers no GPU{}: {}",
-              visible == nullptr ? std::string()
-                                 : fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')",
-                                               Excerpt(visible)),
-              DescribeError(driver, result, "cuInit").message);
+  return Fail(
+      Code::kUnavailable, "the NVIDIA driver offers no GPU{}: {}",
+      visible == nullptr
+          ? std::string()
+          : fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", Excerpt(visible)),
+      DescribeError(driver, result, "cuInit").message);
 }
 
 Result<std::string> UuidOf(const DriverApi& driver, CUdevice device) {
   CUuuid uuid = {};
   CUuuid gpu = {};
   std::array<char, 256> name = {};
-  if (const CUresult result = driver.DeviceGetUuid(&uuid, device);
-      result != CUDA_SUCCESS) {
+  const auto get = driver.DeviceGetUuid != nullptr ? driver.DeviceGetUuid
+                                                   : driver.DeviceGetGpuUuid;
+  if (get == nullptr) {
+    return Fail(Code::kUnimplemented, "the driver has no cuDeviceGetUuid");
+  }
+  if (const CUresult result = get(&uuid, device); result != CUDA_SUCCESS) {
     return tl::unexpected<Error>(
         DescribeError(driver, result, "cuDeviceGetUuid"));
   }

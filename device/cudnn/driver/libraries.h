@@ -9,15 +9,21 @@
 //
 // Work on the device goes through the driver's API. The CUDA runtime is not
 // needed: cuDNN has its own, which uses the driver's current context. A library
-// is searched for by the loader's usual rules, then
-// in $UCUDNN_CUDA_PATH (directories separated by colons, and their lib64 and
-// lib), then in $CUDA_HOME/lib64 and $CUDA_HOME/lib. Once loaded it stays
-// until the process ends. All of this is thread safe.
+// is the one that the process has; else it is searched for by the loader's
+// usual rules, then in $UCUDNN_CUDA_PATH (directories separated by colons, and
+// their lib64 and lib), then in $CUDA_HOME/lib64 and $CUDA_HOME/lib. Once
+// loaded it stays until the process ends. All of this is thread safe.
+//
+// One binary runs with cuDNN 8 and 9, and drivers from CUDA 11.4 on, though the
+// headers are of newer ones (ADR 65): what an older library lacks is optional
+// in the tables, and tests/device/cudnn/cudnn_abi.cc asserts that the rest is
+// the same.
 
 #include <cuda.h>
 #include <cudnn.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,18 +38,22 @@
 
 namespace ucudnn::cudnn {
 
-// X(member, function): the driver's functions that every version has.
+// X(member, function): the driver's functions that name GPUs, which drivers
+// too old for anything else have too.
+#define UCUDNN_DRIVER_NAMING_FUNCTIONS(X) \
+  X(Init, cuInit)                         \
+  X(DriverGetVersion, cuDriverGetVersion) \
+  X(GetErrorName, cuGetErrorName)         \
+  X(GetErrorString, cuGetErrorString)     \
+  X(DeviceGetCount, cuDeviceGetCount)     \
+  X(DeviceGet, cuDeviceGet)               \
+  X(DeviceGetName, cuDeviceGetName)       \
+  X(DeviceTotalMem, cuDeviceTotalMem)     \
+  X(DeviceGetAttribute, cuDeviceGetAttribute)
+
+// What every driver since CUDA 11.4 has.
 #define UCUDNN_DRIVER_FUNCTIONS(X)                                      \
-  X(Init, cuInit)                                                       \
-  X(DriverGetVersion, cuDriverGetVersion)                               \
-  X(GetErrorName, cuGetErrorName)                                       \
-  X(GetErrorString, cuGetErrorString)                                   \
-  X(DeviceGetCount, cuDeviceGetCount)                                   \
-  X(DeviceGet, cuDeviceGet)                                             \
-  X(DeviceGetName, cuDeviceGetName)                                     \
   X(DeviceGetUuid, cuDeviceGetUuid)                                     \
-  X(DeviceTotalMem, cuDeviceTotalMem)                                   \
-  X(DeviceGetAttribute, cuDeviceGetAttribute)                           \
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                   \
   X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                 \
   X(CtxPushCurrent, cuCtxPushCurrent)                                   \
@@ -69,8 +79,7 @@ namespace ucudnn::cudnn {
   X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                 \
   X(MemsetD8Async, cuMemsetD8Async)
 
-// Null if the driver is too old for them; green contexts need CUDA 12.4, graphs
-// CUDA 12.0.
+// Null if the driver is too old for them: green contexts need CUDA 12.4.
 #define UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(X)                 \
   X(EventElapsedTime, cuEventElapsedTime)                   \
   X(LaunchHostFunc, cuLaunchHostFunc)                       \
@@ -107,7 +116,6 @@ namespace ucudnn::cudnn {
 #define UCUDNN_CUDNN_FUNCTIONS(X)                                              \
   X(GetVersion, cudnnGetVersion)                                               \
   X(GetErrorString, cudnnGetErrorString)                                       \
-  X(GetLastErrorString, cudnnGetLastErrorString)                               \
   X(Create, cudnnCreate)                                                       \
   X(Destroy, cudnnDestroy)                                                     \
   X(SetStream, cudnnSetStream)                                                 \
@@ -159,6 +167,7 @@ namespace ucudnn::cudnn {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
 #define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
 struct DriverApi {
+  UCUDNN_DRIVER_NAMING_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
   // Optional; its first version, which tells a MIG instance's GPU where the
@@ -170,9 +179,13 @@ struct DriverApi {
                                           cuuint64_t*, CUgraph*,
                                           const CUgraphNode**,
                                           std::size_t*) = nullptr;
+  // Optional; GraphExecUpdate before CUDA 12.0.
+  CUresult(CUDAAPI* GraphExecUpdateV1)(CUgraphExec, CUgraph, CUgraphNode*,
+                                       CUgraphExecUpdateResult*) = nullptr;
 };
 struct CudnnApi {
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_MEMBER(GetLastErrorString, cudnnGetLastErrorString)  // null in 8
 };
 #undef UCUDNN_MEMBER
 
@@ -181,24 +194,45 @@ struct Libraries {
   CudnnApi cudnn;
   NvmlApi nvml;  // all null without the library, or if it cannot be used
   std::string why_no_nvml;
+  std::optional<SharedLibrary> cudnn_library;  // cudnn's
+  // Whether GPUs can be used. If not, why, and what is needed: kUnavailable
+  // without cuDNN; kUnimplemented if the driver or cuDNN is too old or lacks a
+  // function. Only the naming functions, cudnn.GetVersion if cuDNN was found,
+  // and nvml are there then.
+  Status usable;
 };
 
 // The directories that the environment names, as described above.
 std::vector<std::string> SearchDirectories();
 
-// kUnavailable if the driver or cuDNN is missing ("no NVIDIA driver:
-// libcuda.so.1 was not found"); kUnimplemented if one of them lacks a function
-// or cuDNN is not of the major version this was built for.
+// cuDNN 9, else 8, else an older one, which nothing here can use. kUnavailable.
+Result<SharedLibrary> OpenCudnn(const std::vector<std::string>& directories);
+
+// kUnavailable without a driver ("no NVIDIA driver: libcuda.so.1 was not
+// found").
 Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
 
 // The same from SearchDirectories(), once in a process.
+const Result<Libraries>& FoundLibraries();
+// Those that can be used; else the error, or why they cannot.
 Result<const Libraries*> LoadedLibraries();
+
+// Whether cuDNN `version` has code for GPUs of this compute capability (37 for
+// 3.7). kUnimplemented says which version has.
+Status CheckCapability(std::size_t version, int capability);
+
+// A status of ours, of version 9's enumeration, as the cuDNN of this process
+// numbers it.
+cudnnStatus_t StatusHere(cudnnStatus_t status);
+
+// "580.159.04", or "unknown".
+std::string DriverVersion(const NvmlApi& nvml);
 
 // What a function of the management library returned, in its words.
 std::string NvmlText(const NvmlApi& nvml, NvmlReturn result);
 
-// "9.19" and "9.19.0" from cudnnGetVersion's number, and "13.0" from
-// cuDriverGetVersion's.
+// "9.19" and "9.19.0", or "8.9" and "8.9.6", from cudnnGetVersion's number, and
+// "13.0" from cuDriverGetVersion's.
 std::string CudnnMajorMinor(std::size_t version);
 std::string CudnnFullVersion(std::size_t version);
 std::string CudaVersion(int version);

@@ -191,24 +191,4 @@ std::string ToString(const GpuProcess& process, bool has_host_pids) {
   return details.empty() ? name : fmt::format("{} ({})", name, details);
 }
 
-std::string DriverVersion() {
-  if (const auto nvml = Nvml(); nvml && (*nvml)->SystemGetDriverVersion) {
-    std::array<char, 96> text = {};
-    if ((*nvml)->SystemGetDriverVersion(
-            text.data(), static_cast<unsigned int>(text.size())) ==
-        kNvmlSuccess) {
-      return text.data();
-    }
-  }
-  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ..."
-  std::ifstream file("/proc/driver/nvidia/version");
-  for (std::string word; file >> word;) {
-    if (word.find('.') != std::string::npos &&
-        word.find_first_not_of("0123456789.") == std::string::npos) {
-      return word;
-    }
-  }
-  return "unknown";
-}
-
 }  // namespace ucudnn

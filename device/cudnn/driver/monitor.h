@@ -37,8 +37,8 @@ std::string SettingsText(const cudnn::NvmlApi& nvml, cudnn::NvmlDevice device);
 // The same for the GPU with this device id; empty if unavailable.
 std::string ReadGpuSettings(const std::string& device_id);
 
-// Processes that compute on a GPU, or in a MIG instance. Their ids are the host's, which differ from
-// those inside a container.
+// Processes that compute on a GPU, or in a MIG instance. Their ids are the
+// host's, which differ from those inside a container.
 struct GpuProcess {
   std::int64_t pid = 0;
   std::int64_t memory_bytes = -1;  // -1 if unknown
@@ -53,9 +53,6 @@ bool HasHostPids();
 // since the same id may be another process here.
 std::string ToString(const GpuProcess& process,
                      bool has_host_pids = HasHostPids());
-
-// "580.159.04", or "unknown".
-std::string DriverVersion();
 
 }  // namespace ucudnn
 

@@ -62,6 +62,17 @@ Status Record(const DriverApi& driver, CUstream stream,
   return Check(driver, ended, "cuStreamEndCapture");
 }
 
+CUresult Update(const DriverApi& driver, CUgraphExec executable,
+                CUgraph graph) {
+  if (driver.GraphExecUpdate != nullptr) {
+    CUgraphExecUpdateResultInfo info = {};
+    return driver.GraphExecUpdate(executable, graph, &info);
+  }
+  CUgraphNode node = nullptr;
+  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  return driver.GraphExecUpdateV1(executable, graph, &node, &result);
+}
+
 std::size_t FreeMemory(const DriverApi& driver) {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -83,7 +94,8 @@ bool HasGraphs(const DriverApi& driver) {
          driver.StreamEndCapture != nullptr &&
          driver.GraphGetNodes != nullptr && driver.GraphDestroy != nullptr &&
          driver.GraphInstantiate != nullptr &&
-         driver.GraphExecUpdate != nullptr &&
+         (driver.GraphExecUpdate != nullptr ||
+          driver.GraphExecUpdateV1 != nullptr) &&
          driver.GraphExecDestroy != nullptr && driver.GraphUpload != nullptr &&
          driver.GraphLaunch != nullptr;
 }
@@ -94,7 +106,7 @@ Result<std::unique_ptr<StreamGraph>> StreamGraph::Capture(
     std::unique_ptr<StreamGraph> replaced) {
   if (!HasGraphs(driver)) {
     return Fail(Code::kUnimplemented,
-                "the driver is too old for graphs (CUDA 12.0)");
+                "the driver lacks functions of graphs (CUDA 11.4)");
   }
   Template graph(driver);
   UCUDNN_RETURN_IF_ERROR(Record(driver, stream, enqueue, &graph));
@@ -106,9 +118,7 @@ Result<std::unique_ptr<StreamGraph>> StreamGraph::Capture(
     return Fail(Code::kFailedPrecondition, "nothing was captured");
   }
   if (replaced != nullptr) {
-    CUgraphExecUpdateResultInfo info = {};
-    if (driver.GraphExecUpdate(replaced->executable_, graph.get(), &info) ==
-        CUDA_SUCCESS) {
+    if (Update(driver, replaced->executable_, graph.get()) == CUDA_SUCCESS) {
       return replaced;
     }
     replaced.reset();

@@ -5,21 +5,16 @@
 namespace ucudnn::cudnn {
 namespace {
 
-Result<SharedLibrary> OpenCudnn() {
-  return SharedLibrary::Open({fmt::format("libcudnn.so.{}", CUDNN_MAJOR)},
-                             SearchDirectories());
-}
-
-#define UCUDNN_BIND(member, function)                                          \
-  api.member =                                                                 \
-      reinterpret_cast<decltype(api.member)>(library.Find(#function));         \
-  if (api.member == nullptr) {                                                 \
-    return Fail(Code::kUnimplemented, "{} has no function {}", library.path(), \
-                #function);                                                    \
+#define UCUDNN_BIND(member, function)                          \
+  api.member = reinterpret_cast<decltype(api.member)>(         \
+      libraries->cudnn_library->Find(#function));              \
+  if (api.member == nullptr) {                                 \
+    return Fail(Code::kUnimplemented, "{} has no function {}", \
+                libraries->cudnn_library->path(), #function);  \
   }
 
 Result<OperatorApi> LoadOperators() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto library, OpenCudnn());
+  UCUDNN_ASSIGN_OR_RETURN(const Libraries* libraries, LoadedLibraries());
   OperatorApi api;
   UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_BIND)
   return api;

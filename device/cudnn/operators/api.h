@@ -2,7 +2,7 @@
 #define UCUDNN_DEVICE_CUDNN_OPERATORS_API_H_
 
 // cuDNN's functions for operators other than convolutions. They are deprecated,
-// but present in every version 9.
+// but present in versions 8 and 9.
 
 #include <cudnn.h>
 
@@ -39,8 +39,8 @@ struct OperatorApi {
 };
 #undef UCUDNN_MEMBER
 
-// Loaded once. kUnavailable without cuDNN; kUnimplemented, naming the function,
-// if it lacks one.
+// Loaded once. Errors of LoadedLibraries; kUnimplemented, naming the function,
+// if cuDNN lacks one.
 Result<const OperatorApi*> LoadedOperators();
 
 }  // namespace ucudnn::cudnn

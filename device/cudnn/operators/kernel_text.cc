@@ -685,7 +685,8 @@ const std::vector<std::string_view>& KernelNames() {
 
 const std::string& KernelText() {
   static const std::string kText = [] {
-    std::string text = ".version 6.4\n.target sm_75\n.address_size 64\n";
+    // For a K80 and everything newer, in words that every driver knows.
+    std::string text = ".version 3.1\n.target sm_35\n.address_size 64\n";
     for (const Entry& entry : Entries()) text += entry.text;
     return text;
   }();

@@ -11,6 +11,7 @@
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/driver/monitor.h"
 #include "device/cudnn/graph/name.h"
+#include "device/cudnn/handle.h"
 #include "device/cudnn/legacy/algorithms.h"
 #include "device/cudnn/shapes.h"
 #include "device/run_checks.h"
@@ -35,12 +36,58 @@ TEST(LibrariesTest, LooksWhereTheEnvironmentSays) {
 TEST(LibrariesTest, WritesVersionsAndIdsAsNvidiaDoes) {
   EXPECT_EQ(CudnnMajorMinor(91900), "9.19");
   EXPECT_EQ(CudnnFullVersion(90102), "9.1.2");
+  EXPECT_EQ(CudnnMajorMinor(8907), "8.9");
+  EXPECT_EQ(CudnnFullVersion(7605), "7.6.5");
   EXPECT_EQ(CudaVersion(13000), "13.0");
   EXPECT_EQ(CudaVersion(12080), "12.8");
   const char bytes[16] = {'\x8a', '\x3c', '\x0e', '\x6b', '\x1f', '\x2d',
                           '\x4c', '\x5e', '\x9b', '\x7a', '\x01', '\x23',
                           '\x45', '\x67', '\x89', '\xab'};
   EXPECT_EQ(UuidText(bytes), "GPU-8a3c0e6b-1f2d-4c5e-9b7a-0123456789ab");
+}
+
+TEST(LibrariesTest, SayWhichCudnnAGpuNeeds) {
+  // Whether a K80, a P100, a V100, a T4 and an H100 can be used.
+  const auto usable = [](std::size_t version) {
+    std::string text;
+    for (const int capability : {37, 60, 70, 75, 90}) {
+      text += CheckCapability(version, capability) ? '+' : '-';
+    }
+    return text;
+  };
+  EXPECT_EQ(usable(8005), "+++++");
+  EXPECT_EQ(usable(8700), "+++++");
+  EXPECT_EQ(usable(8906), "-++++");
+  EXPECT_EQ(usable(91002), "-++++");
+  EXPECT_EQ(usable(91100), "---++");
+  EXPECT_EQ(CheckCapability(91900, 60).error().message,
+            "its compute capability is 6.0, and cuDNN 9.19.0 is for 7.5 and "
+            "newer; cuDNN 8.0 or newer, but older than 9.11, is needed");
+  EXPECT_EQ(CheckCapability(8906, 37).error().message,
+            "its compute capability is 3.7, and cuDNN 8.9.6 is for 5.0 and "
+            "newer; cuDNN 8.0 or newer, but older than 8.8, is needed");
+  EXPECT_THAT(CheckCapability(8700, 30).error().message,
+              HasSubstr("no version is for it"));
+}
+
+TEST(LibrariesTest, ReadTheStatusesOfBothVersions) {
+  CudnnApi api;
+  api.GetErrorString = [](cudnnStatus_t) { return "CUDNN_STATUS"; };
+  const std::pair<int, Code> kStatuses[] = {
+      {1, Code::kUnavailable},       {1001, Code::kUnavailable},
+      {2, Code::kResourceExhausted}, {4003, Code::kResourceExhausted},
+      {3, Code::kInvalidArgument},   {2000, Code::kInvalidArgument},
+      {4, Code::kInternal},          {4000, Code::kInternal},
+      {6, Code::kUnimplemented},     {3007, Code::kUnimplemented},
+      {8, Code::kInternal},          {5000, Code::kInternal},
+      {9, Code::kUnimplemented},     {3000, Code::kUnimplemented},
+      {14, Code::kUnavailable},      {15, Code::kInternal}};
+  for (const auto& [status, code] : kStatuses) {
+    const Error error =
+        DescribeError(api, static_cast<cudnnStatus_t>(status), "cudnnCreate");
+    EXPECT_EQ(error.code, code) << status;
+    EXPECT_EQ(error.message, "cudnnCreate: CUDNN_STATUS");
+  }
 }
 
 TEST(CudnnDevicesTest, AreUnavailableWithAReasonWithoutAGpu) {

@@ -10,12 +10,26 @@
 #include <limits>
 
 #include "device/cudnn/cudnn_device.h"
+#include "device/cudnn/driver/libraries.h"
 #include "device/measure/campaign.h"
 #include "device/measure/device_model.h"
 #include "solver/micro_batch/wr.h"
 
 namespace ucudnn {
 namespace {
+
+TEST(FakeGpuTest, ReturnsStatusesAsItsCudnnNumbersThem) {
+  const auto here = [](cudnnStatus_t status) {
+    return static_cast<int>(cudnn::StatusHere(status));
+  };
+  const bool is_8 = cudnn::LoadedLibraries().value()->cudnn.GetVersion() < 9000;
+  EXPECT_EQ(here(CUDNN_STATUS_SUCCESS), 0);
+  EXPECT_EQ(here(CUDNN_STATUS_BAD_PARAM), is_8 ? 3 : 2000);
+  EXPECT_EQ(here(CUDNN_STATUS_NOT_SUPPORTED), is_8 ? 9 : 3000);
+  EXPECT_EQ(here(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED),
+            is_8 ? 2 : 4003);
+  EXPECT_EQ(here(CUDNN_STATUS_EXECUTION_FAILED), is_8 ? 8 : 5000);
+}
 
 TEST(FakeGpuTest, MeasuresItsDeviceModel) {
   auto devices = OpenCudnnDevices(CudnnOptions());

@@ -1,4 +1,5 @@
-// libcuda.so.1: the functions that device/cudnn loads.
+// libcuda.so.1: the functions that device/cudnn loads. With FAKE_CUDA=11040,
+// those alone that drivers of CUDA 11.4 have.
 
 #include <cuda.h>
 
@@ -134,7 +135,8 @@ int FakeGpuContextWaits() { return context_waits; }
 
 CUresult cuInit(unsigned int) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int* version) {
-  *version = 13000;
+  const char* const set = std::getenv("FAKE_CUDA_VERSION");
+  *version = set == nullptr ? FAKE_CUDA : std::atoi(set);
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult, const char** name) {
@@ -175,7 +177,21 @@ CUresult cuDeviceTotalMem(std::size_t* bytes, CUdevice) {
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
                               CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE ? 1 << 20 : 4;
+  const char* const set = std::getenv("FAKE_GPU_CAPABILITY");
+  const int capability = set == nullptr ? 60 : std::atoi(set);
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 1 << 20;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = capability / 10;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = capability % 10;
+      break;
+    default:
+      *value = 4;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
@@ -291,10 +307,19 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph,
   *made = reinterpret_cast<CUgraphExec>(new Graph(*GraphOf(graph)));
   return CUDA_SUCCESS;
 }
+#if FAKE_CUDA < 12000
+#undef cuGraphExecUpdate
+CUresult cuGraphExecUpdate(CUgraphExec made, CUgraph graph, CUgraphNode*,
+                           CUgraphExecUpdateResult* result);
+CUresult cuGraphExecUpdate(CUgraphExec made, CUgraph graph, CUgraphNode*,
+                           CUgraphExecUpdateResult* result) {
+#else
 CUresult cuGraphExecUpdate(CUgraphExec made, CUgraph graph,
                            CUgraphExecUpdateResultInfo* info) {
+  CUgraphExecUpdateResult* const result = &info->result;
+#endif
   if (GraphOf(made)->work.size() != GraphOf(graph)->work.size()) {
-    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    *result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
   ++updated;
@@ -342,6 +367,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
 }
 CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+#if FAKE_CUDA < 12080
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end);
+#endif
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   *milliseconds =
       static_cast<float>(EventOf(end)->time - EventOf(start)->time) / 1e6F;

@@ -1,5 +1,5 @@
-// libcudnn.so.9: the functions that device/cudnn loads. The graph API
-// supports nothing.
+// libcudnn.so.9, or with FAKE_CUDNN=8 libcudnn.so.8: the functions that
+// device/cudnn loads. The graph API supports nothing.
 
 #include <cudnn.h>
 
@@ -35,6 +35,7 @@ bool IsSupported(Tensor x) {
 
 // Algorithms 0 and 1 only.
 cudnnStatus_t Workspace(Tensor x, int algorithm, std::size_t* size) {
+  if (x == nullptr) return CUDNN_STATUS_BAD_PARAM;
   if ((algorithm != 0 && algorithm != 1) || !IsSupported(x)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -232,11 +233,15 @@ FakeGpuRun FakeGpuRunAt(int number) {
   return runs[static_cast<std::size_t>(number)];
 }
 
-std::size_t cudnnGetVersion() { return CUDNN_MAJOR * 10000; }
+std::size_t cudnnGetVersion() {
+  return FAKE_CUDNN == 8 ? 8906 : CUDNN_MAJOR * 10000;
+}
 const char* cudnnGetErrorString(cudnnStatus_t) { return "of the fake cuDNN"; }
+#if FAKE_CUDNN > 8
 void cudnnGetLastErrorString(char* text, std::size_t size) {
   if (size > 0) *text = '\0';
 }
+#endif
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return Make(handle); }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return Drop(handle); }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {

@@ -2,10 +2,11 @@
 #define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_GPU_H_
 
 // The tests' interface to the fake libcuda.so.1 and libcudnn.so.9 of this
-// folder: a GPU that computes convolutions on the host, in float, two
-// dimensions and NCHW, synchronously, and a clock that only cuDNN's
-// functions advance. They replace NVIDIA's libraries for any program that loads
-// or links those.
+// folder, and in lib/fake_old to a libcudnn.so.8 and a libcuda.so.1 with only
+// the functions of cuDNN 8.9 and of CUDA 11.4's driver (R470): a GPU that
+// computes convolutions on the host, in float, two dimensions and NCHW,
+// synchronously, and a clock that only cuDNN's functions advance. They replace
+// NVIDIA's libraries for any program that loads or links those.
 //
 // Each operation has two algorithms: 0 without a workspace, and 1, which is
 // faster and needs kFakeWorkspace bytes per image, or FAKE_GPU_WORKSPACE if
@@ -20,6 +21,10 @@
 // a GPU's driver does. Each node of an instantiated graph takes
 // kFakeNodeMemory bytes of the device's free memory. Without graphs if
 // FAKE_GPU_GRAPHS=0 is in the environment.
+//
+// The GPU's compute capability is FAKE_GPU_CAPABILITY, or 60; the driver's CUDA
+// version FAKE_CUDA_VERSION, such as 10010, and its number, which the
+// management library tells, FAKE_DRIVER.
 //
 // The GPU's UUID is all 07. With FAKE_GPU_MIG in the environment it is an
 // instance of a GPU whose UUID is all 09. A fake libnvidia-ml.so.1, in a folder

@@ -2,6 +2,7 @@
 // MIG instance.
 
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "device/cudnn/driver/nvml_types.h"
@@ -39,6 +40,11 @@ extern "C" {
 NvmlReturn nvmlInit_v2() {
   return std::getenv("FAKE_NVML_MISMATCH") == nullptr ? kNvmlSuccess
                                                       : kMismatch;
+}
+NvmlReturn nvmlSystemGetDriverVersion(char* text, unsigned int size) {
+  const char* const set = std::getenv("FAKE_DRIVER");
+  std::strncpy(text, set == nullptr ? "470.256.02" : set, size);
+  return kNvmlSuccess;
 }
 const char* nvmlErrorString(NvmlReturn result) {
   return result == kMismatch ? "Driver/library version mismatch" : "failed";

@@ -84,9 +84,9 @@ TEST(PreloadTest, RefusesWhatCudnnWouldRefuse) {
 }
 
 // On a GPU simulated on the host (tests/support/fake_gpu).
-TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
+void ExpectDivided(const std::string& program) {
   const test::TemporaryFolder folder;
-  const std::string alone = test::Run({test::ProgramPath("shim_program")}).out;
+  const std::string alone = test::Run({test::ProgramPath(program)}).out;
   EXPECT_THAT(alone, StartsWith("workspace 32000 status 0 runs 1 sum "));
   const std::string sum = alone.substr(alone.find(" sum "));
   std::map<std::string, std::string> environment = {
@@ -94,15 +94,23 @@ TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
       {"UCUDNN_CACHE_DIR", folder.path()},
       {"UCUDNN_WORKSPACE_LIMIT", "9000"},
       {"UCUDNN_VERBOSE", "1"}};
-  const auto divided =
-      test::Run({test::ProgramPath("shim_program")}, environment);
+  const auto divided = test::Run({test::ProgramPath(program)}, environment);
   EXPECT_EQ(divided.out, "workspace 8000 status 0 runs 4" + sum);
   EXPECT_THAT(divided.err, AllOf(HasSubstr("batch 32: 4 × 8"),
                                  HasSubstr("predicted 980 us")));
   environment["UCUDNN_DISABLE"] = "1";
-  const auto off = test::Run({test::ProgramPath("shim_program")}, environment);
+  const auto off = test::Run({test::ProgramPath(program)}, environment);
   EXPECT_EQ(off.out, alone);
   EXPECT_EQ(off.err, "");
+}
+
+TEST(PreloadTest, DividesTheBatchesOfAnUnmodifiedProgram) {
+  ExpectDivided("shim_program");
+}
+
+// Whose symbols have a version, as NVIDIA's.
+TEST(PreloadTest, DividesTheBatchesOfAProgramLinkedToCudnn8) {
+  ExpectDivided("shim_program_8");
 }
 
 TEST(PreloadTest, MeasuresByItselfAndSaysWhyNobodyIsAsked) {
@@ -124,9 +132,9 @@ TEST(PreloadTest, MeasuresByItselfAndSaysWhyNobodyIsAsked) {
     const auto run = test::Run({test::ProgramPath("shim_program")}, variables);
     EXPECT_THAT(run.out, StartsWith("workspace 8000 status 0 runs 4 sum "));
     EXPECT_EQ(run.status, 0);
-    EXPECT_THAT(run.err, AllOf(StartsWith("ucudnn: no coordinator "),
-                               HasSubstr(why),
-                               EndsWith("; convolutions are measured here\n")));
+    EXPECT_THAT(run.err,
+                AllOf(StartsWith("ucudnn: no coordinator "), HasSubstr(why),
+                      EndsWith("; convolutions are measured here\n")));
     EXPECT_EQ(std::ranges::count(run.err, '\n'), 1);
   };
   says("UCUDNN_CA", "/none/ca.crt", "is asked: /none/ca.crt");
