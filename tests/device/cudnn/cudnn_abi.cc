@@ -238,7 +238,6 @@ UCUDNN_IS(cudnnSoftmaxForward, "cudnnStatus_t(cudnnContext*, cudnnSoftmaxAlgorit
 #define UCUDNN_IS_KNOWN(member, function) static_assert(kKnown_##function);
 UCUDNN_CUDNN_FUNCTIONS(UCUDNN_IS_KNOWN)
 UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_IS_KNOWN)
-UCUDNN_FUSED_NORM_FUNCTIONS(UCUDNN_IS_KNOWN)
 #endif
 #endif
 
