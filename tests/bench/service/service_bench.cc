@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -698,6 +699,8 @@ int Main(int argc, char** argv) {
       {"new", NewPlans},           {"plans", StoredPlans},
       {"points", StoredPointsRow}, {"polls", Polls},
       {"questions", Questions},    {"reports", Reports}};
+  // Servers may end connections while we write.
+  std::signal(SIGPIPE, SIG_IGN);
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)

@@ -127,9 +127,7 @@ class Block {
     Die("a block of headers has a number that is too large");
   }
   std::string_view Text() {
-    if (bytes_.empty() || (bytes_.front() & 0x80) != 0) {
-      Die("a header is absent or has a Huffman code");
-    }
+    // Huffman codes stay as they are: only binary headers have them.
     const std::size_t size = Integer(7);
     if (size > bytes_.size()) Die("a header ends too early");
     const std::string_view text = bytes_.substr(0, size);
