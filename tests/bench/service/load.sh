@@ -15,17 +15,17 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
 pack() {
-  local build=$1 file=$2 source=$here/../../.. folder pg version
+  local build=$1 file=$2 source=$here/../../.. pg version
   version=$(find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -1)
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   pg=/usr/lib/postgresql/$version
   "$source/tests/gpu/bundle.sh" -o "$folder" "$build"/bin/{service_bench,ucudnn-coord} \
-    "$pg"/bin/{postgres,initdb,psql} "$(command -v openssl)"
+    "$pg"/bin/{postgres,initdb} "$(command -v openssl)"
   # PostgreSQL finds its files from where its programs are.
   mkdir -p "$folder/pg/lib/postgresql/$version/bin" "$folder/pg/share/postgresql" \
     "$folder/tests/data/networks" "$folder/deploy"
-  for program in postgres initdb psql; do
+  for program in postgres initdb; do
     mv "$folder/bin/$program" "$folder/pg/lib/postgresql/$version/bin"
     # shellcheck disable=SC2016  # the loader expands it
     patchelf --set-rpath '$ORIGIN/../../../../../lib' \

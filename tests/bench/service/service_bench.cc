@@ -673,6 +673,7 @@ void Agents(const Options& options) {
                      {"seconds", took.count()},
                      {"registered", counts.registered},
                      {"lost_so_far", served.CountInLog("event=agent_gone")},
+                     {"memory_mb", served.process().MemoryKb() / 1000},
                      {"peak_mb", served.process().PeakMemoryKb() / 1000},
                      {"coordinator_cores", used / took},
                      {"load_cores", (own_cpu() - load_cpu) / took.count()},
