@@ -651,6 +651,7 @@ void Agents(const Options& options) {
   Served served(options.database, options.cpus);
   served.Start(guard);
   FakeAgents agents(served.grpc_port(), fakes);
+  std::optional<std::chrono::steady_clock::time_point> killed;
   const auto own_cpu = [] {
     return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   };
@@ -662,6 +663,8 @@ void Agents(const Options& options) {
     agents.Run(time, enough);
     const Seconds took = std::chrono::steady_clock::now() - start;
     const Seconds used = served.process().CpuTime() - cpu;
+    const Seconds since_kill =
+        killed ? std::chrono::steady_clock::now() - *killed : Seconds(0);
     const std::int64_t heard = agents.heard();
     const FakeAgents::Counts counts = agents.Take();
     Record(options, {{"row", fmt::format("agents {}", name)},
@@ -671,6 +674,7 @@ void Agents(const Options& options) {
                      {"connections", fakes.connections},
                      {"answered", heard},
                      {"seconds", took.count()},
+                     {"seconds_since_kill", since_kill.count()},
                      {"registered", counts.registered},
                      {"lost_so_far", served.CountInLog("event=agent_gone")},
                      {"memory_mb", served.process().MemoryKb() / 1000},
@@ -685,6 +689,7 @@ void Agents(const Options& options) {
   live("coming online", Seconds(120), all);
   live("online", Seconds(options.seconds));
   served.process().Kill();
+  killed = std::chrono::steady_clock::now();
   agents.Run(Seconds(2));
   agents.Take();
   served.Start(guard);
