@@ -2,7 +2,7 @@
 # The load of 10,000 agents and 200 long bodies on a machine that has more cores
 # than this one, and neither PostgreSQL nor gRPC:
 #
-#   load.sh pack BUILD FILE.tar.gz   the programs of build tree BUILD with all
+#   load.sh pack BUILD FILE.tar.xz   the programs of build tree BUILD with all
 #                                    they need (tests/gpu/bundle.sh)
 #   load.sh run OUT.json [CPUS]      in the unpacked folder: runs the rows, and
 #                                    writes them as one JSON object
@@ -40,7 +40,7 @@ pack() {
   cp "$here/load.sh" "$folder"
   git -C "$source" describe --always --dirty >"$folder/REVISION"
   chmod -R a+rX "$folder"
-  tar -czf "$file" -C "$folder" .
+  tar -caf "$file" -C "$folder" .
   du -m "$file"
 }
 
