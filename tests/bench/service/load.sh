@@ -53,10 +53,22 @@ row() {
   [ $status -eq 0 ] ||
     echo "{\"row\":\"$*\",\"status\":$status,\"error\":\"$(tail -1 "$rows.err" | tr -d '"\\')\"}" |
     tee -a "$rows"
+  write
+}
+
+# Writes what there is so far.
+write() {
+  {
+    echo "{\"revision\":\"$(cat "$here/REVISION")\",\"processors\":$count,"
+    echo "\"model\":\"$(sed -n '/model name/{s/.*: //p;q}' /proc/cpuinfo)\","
+    echo "\"coordinator\":\"$cpus\",\"load\":\"$others\",\"files\":$(ulimit -n),"
+    echo "\"rows\":[$(paste -sd, "$rows")]}"
+  } >"$out"
 }
 
 run() {
-  local out=$1 count tls database others=
+  local tls database
+  out=$1 others=''
   seconds=${UCUDNN_LOAD_SECONDS:-15} agents=${UCUDNN_LOAD_AGENTS:-10000} load='' cpus=${2-}
   count=$(nproc)
   if [ -z "$cpus" ] && [ "$count" -ge 8 ]; then cpus=$((count / 2))-$((count / 2 + 3)); fi
@@ -66,7 +78,7 @@ run() {
       sort -n | paste -sd,)
     load="taskset -c $others"
   fi
-  ulimit -n "$(ulimit -Hn)"
+  ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
   rows=$(mktemp)
   export UCUDNN_BIN_DIR=$here/bin UCUDNN_TEST_DATA=$here/tests/data PATH=$here/bin:$PATH
   UCUDNN_POSTGRES_BIN=$(echo "$here"/pg/lib/postgresql/*/bin)
@@ -79,12 +91,6 @@ run() {
       row 150 --database $database --agents "$agents" $tls agents
     done
   done
-  {
-    echo "{\"revision\":\"$(cat "$here/REVISION")\",\"processors\":$count,"
-    echo "\"model\":\"$(sed -n '/model name/{s/.*: //p;q}' /proc/cpuinfo)\","
-    echo "\"coordinator\":\"$cpus\",\"load\":\"$others\",\"files\":$(ulimit -n),"
-    echo "\"rows\":[$(paste -sd, "$rows")]}"
-  } >"$out"
   rm -f "$rows" "$rows.err"
 }
 
