@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <httplib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -45,8 +44,6 @@ void Served::Start(const std::vector<std::string>& arguments) {
                                       address(),
                                       "--http",
                                       fmt::format("127.0.0.1:{}", http_port_),
-                                      "--probes",
-                                      "127.0.0.1:0",
                                       "--database",
                                       database_url_,
                                       "--create",
@@ -63,7 +60,6 @@ void Served::Start(const std::vector<std::string>& arguments) {
   if (ports.is_discarded()) Die(FileText(folder_ / "log"));
   grpc_port_ = ports["grpc_port"];
   http_port_ = ports["http_port"];
-  probe_port_ = ports["probe_port"];
   grpc::ChannelArguments channel;
   channel.SetMaxReceiveMessageSize(-1);
   const auto connected = grpc::CreateCustomChannel(
@@ -72,14 +68,14 @@ void Served::Start(const std::vector<std::string>& arguments) {
   agents_ = v1::AgentService::NewStub(connected);
 }
 
-std::int64_t Served::Counter(const std::string& name) const {
-  httplib::Client http("127.0.0.1", probe_port_);
-  http.set_read_timeout(30);
-  const auto metrics = http.Get("/metrics");
-  const std::string line = "\n" + name + " ";
-  const auto at = metrics ? metrics->body.find(line) : std::string::npos;
-  if (at == std::string::npos) Die("the metrics do not have " + name);
-  return std::stoll(metrics->body.substr(at + line.size()));
+std::int64_t Served::CountInLog(const std::string& text) const {
+  const std::string log = FileText(folder_ / "log");
+  std::int64_t count = 0;
+  for (auto at = log.find(text); at != std::string::npos;
+       at = log.find(text, at + text.size())) {
+    ++count;
+  }
+  return count;
 }
 
 v1::DeviceKind KindDetails(int n) {

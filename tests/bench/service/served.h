@@ -26,8 +26,8 @@ class Served {
   void Start(const std::vector<std::string>& arguments = {});
 
   Process& process() { return process_; }
-  // A counter of its metrics, which start anew with it.
-  std::int64_t Counter(const std::string& name) const;
+  // How often its log has the text, since it was first started.
+  std::int64_t CountInLog(const std::string& text) const;
   const std::string& database_url() const { return database_url_; }
   std::string address() const {
     return "127.0.0.1:" + std::to_string(grpc_port_);
@@ -44,7 +44,6 @@ class Served {
   std::string database_url_;
   int grpc_port_ = 0;
   int http_port_ = 0;
-  int probe_port_ = 0;
   Process process_;
   std::unique_ptr<v1::CoordinatorService::Stub> coordinator_;
   std::unique_ptr<v1::AgentService::Stub> agents_;

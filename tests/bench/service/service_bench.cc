@@ -652,8 +652,6 @@ void Agents(const Options& options) {
   served.Start(guard);
   FakeAgents agents(served.grpc_port(), fakes);
   std::optional<std::chrono::steady_clock::time_point> killed;
-  std::int64_t lost_before = 0;  // the kill
-  const auto lost = [&] { return served.Counter("ucudnn_agents_lost_total"); };
   const auto own_cpu = [] {
     return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   };
@@ -678,7 +676,7 @@ void Agents(const Options& options) {
                      {"seconds", took.count()},
                      {"seconds_since_kill", since_kill.count()},
                      {"registered", counts.registered},
-                     {"lost_so_far", lost_before + lost()},
+                     {"lost_so_far", served.CountInLog("event=agent_gone")},
                      {"memory_mb", served.process().MemoryKb() / 1000},
                      {"peak_mb", served.process().PeakMemoryKb() / 1000},
                      {"coordinator_cores", used / took},
@@ -690,7 +688,6 @@ void Agents(const Options& options) {
   const auto all = [&] { return agents.heard() == options.agents; };
   live("coming online", Seconds(120), all);
   live("online", Seconds(options.seconds));
-  lost_before = lost();
   served.process().Kill();
   killed = std::chrono::steady_clock::now();
   agents.Run(Seconds(2));
