@@ -34,6 +34,7 @@ inline void AddRatios(std::vector<double> ratios, JobGauges* gauges) {
 class Activity {
  public:
   std::atomic<std::int64_t> agents_lost = 0;
+  std::atomic<std::int64_t> heartbeats_refused = 0;  // too many at once
   std::atomic<std::int64_t> jobs_lost = 0;
   std::atomic<std::int64_t> steps_reported = 0;
   std::atomic<std::int64_t> revisions_proposed = 0;

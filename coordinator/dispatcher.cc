@@ -25,7 +25,11 @@ void Dispatcher::Start(Request request) {
                                  .run = [this, shared, end, who = *who] {
                                    end(Run(*shared, who));
                                  }});
-  if (!added) end(tl::unexpected<Error>(added.error()), /*busy=*/true);
+  if (added) return;
+  if (shared->call.sort == CallSort::kHeartbeat) {
+    ++coordinator_.context.activity.heartbeats_refused;
+  }
+  end(tl::unexpected<Error>(added.error()), /*busy=*/true);
 }
 
 void Dispatcher::EndUnwanted() {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "coordinator/actions.h"
-#include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -196,8 +195,11 @@ Result<v1::DeleteResponse> AgentService::DeleteAgent(
 Status AgentService::Maintain() {
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Flush(context_.options()->lease_ms));
   UCUDNN_ASSIGN_OR_RETURN(const auto agents, store_.agents.ListAgentPulses());
-  if (const auto silent = heard_.Silent(agents, clock_.SteadyMs(),
-                                        context_.options()->agent_timeout_ms);
+  const std::int64_t refused = context_.activity.heartbeats_refused;
+  const bool some_refused = std::exchange(refused_, refused) != refused;
+  if (const auto silent =
+          heard_.Silent(agents, clock_.SteadyMs(),
+                        context_.options()->agent_timeout_ms, some_refused);
       !silent.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto gone,
                             store_.agents.ExpireAgents(silent));

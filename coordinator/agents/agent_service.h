@@ -13,6 +13,7 @@
 #include "coordinator/agents/heartbeats.h"
 #include "coordinator/agents/liveness.h"
 #include "coordinator/context.h"
+#include "coordinator/limits.h"
 #include "proto/messages_fwd.h"
 
 namespace ucudnn {
@@ -60,7 +61,9 @@ class AgentService {
   const Clock& clock_;
   Heartbeats heartbeats_;
   std::atomic<std::int64_t> devices_ = 0;
-  Liveness heard_;  // used by Maintain only
+  // Used by Maintain only.
+  Liveness heard_{kReturnMs};
+  std::int64_t refused_ = 0;
 };
 
 // The state of a node and its idle devices.

@@ -3,11 +3,12 @@
 
 // Who has been silent for how long, as this process has seen it on its own
 // monotonic clock: no wall clock decides who is lost. Whoever was heard of
-// before this process started, or while it could not look, gets the whole
-// timeout from then on.
+// before this process started, or while it could not look or listen, gets the
+// whole timeout from then on.
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,16 @@ namespace ucudnn {
 // Not thread-safe.
 class Liveness {
  public:
+  // Those that are there at the first look get so much time at least.
+  explicit Liveness(std::int64_t return_ms = 0) : return_ms_(return_ms) {}
+
   // Takes note of all pulses at this moment; returns those that have not
   // changed for longer than the timeout. To be called several times per
-  // timeout: longer gaps do not count as silence of others. O(n log n).
+  // timeout: longer gaps do not count as silence of others, nor does the time
+  // since the last look if pulses were `refused` in it. O(n log n).
   std::vector<Pulse> Silent(const std::vector<Pulse>& pulses,
-                            std::int64_t steady_ms, std::int64_t timeout_ms);
+                            std::int64_t steady_ms, std::int64_t timeout_ms,
+                            bool refused = false);
 
  private:
   struct Heard {
@@ -30,7 +36,8 @@ class Liveness {
     std::int64_t steady_ms;
   };
 
-  std::int64_t looked_ms_ = 0;
+  std::int64_t return_ms_;
+  std::optional<std::int64_t> looked_ms_;
   std::map<std::string, Heard> heard_;
 };
 

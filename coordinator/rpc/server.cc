@@ -386,6 +386,7 @@ class GrpcServer final : public RpcServer {
     // Frees the descriptors of clients whose hosts died.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+    builder.AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, kTlsRecordBytes);
     using Builder = grpc::ServerBuilder::experimental_type;
     connections_ = builder.experimental().AddExternalConnectionAcceptor(
         Builder::ExternalConnectionType::FROM_FD,

@@ -181,6 +181,32 @@ TEST_F(DispatcherTest, BoundsTheRanksThatOneCallerRegistersInADay) {
   EXPECT_EQ(add("3", "carol"), Code::kInvalidArgument);
 }
 
+TEST_F(DispatcherTest, CountsHeartbeatsThatItRefuses) {
+  std::latch held(1);
+  std::latch ended(kMaxHeartbeats + kMaxWaitingHeartbeats);
+  const auto beat = [&](auto answer) {
+    dispatcher_.Start(
+        {.call = *FindCall("Heartbeat"),
+         .peer = {"test"},
+         .read = [&]() -> Result<std::unique_ptr<Dispatcher::Message>> {
+           held.wait();
+           return Fail(Code::kInvalidArgument, "bytes");
+         },
+         .wanted = [] { return true; },
+         .answer = answer});
+  };
+  for (std::size_t i = 0; i < kMaxHeartbeats + kMaxWaitingHeartbeats; ++i) {
+    beat([&](const Result<Answer>&, bool) { ended.count_down(); });
+  }
+  EXPECT_EQ(coordinator_.context.activity.heartbeats_refused, 0);
+  bool refused = false;
+  beat([&](const Result<Answer>&, bool busy) { refused = busy; });
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(coordinator_.context.activity.heartbeats_refused, 1);
+  held.count_down();
+  ended.wait();
+}
+
 TEST_F(DispatcherTest, TellsTheCoordinatorWhoCalls) {
   const NamesGuard guard(Role::kOperator);
   Dispatcher named(coordinator_, metrics_, guard);

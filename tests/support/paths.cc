@@ -3,9 +3,18 @@
 #include <cstdlib>
 
 namespace ucudnn::test {
+namespace {
+
+// What the variable says, on machines that have no build tree.
+std::string Folder(const char* variable, const char* built) {
+  const char* set = std::getenv(variable);
+  return std::string(set == nullptr ? built : set) + "/";
+}
+
+}  // namespace
 
 std::string DataPath(const std::string& name) {
-  return UCUDNN_TESTS_DATA "/" + name;
+  return Folder("UCUDNN_TEST_DATA", UCUDNN_TESTS_DATA) + name;
 }
 
 std::optional<std::string> PublicDataPath(const std::string& name) {
@@ -15,11 +24,11 @@ std::optional<std::string> PublicDataPath(const std::string& name) {
 }
 
 std::string ScriptPath(const std::string& name) {
-  return UCUDNN_TESTS_DATA "/../../deploy/" + name;
+  return DataPath("../../deploy/") + name;
 }
 
 std::string ProgramPath(const std::string& name) {
-  return UCUDNN_TESTS_BUILD "/bin/" + name;
+  return Folder("UCUDNN_BIN_DIR", UCUDNN_TESTS_BUILD "/bin") + name;
 }
 
 std::string LibraryPath(const std::string& name) {

@@ -24,8 +24,10 @@ namespace fs = std::filesystem;
 constexpr auto kPatience = std::chrono::seconds(30);
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// The programs of the newest installed version.
+// The programs of the newest installed version, or those of a folder that is
+// named.
 Result<std::string> FindPrograms() {
+  if (const char* named = std::getenv("UCUDNN_POSTGRES_BIN")) return named;
   std::vector<std::string> found;
   std::error_code ignored;
   for (const auto& version :

@@ -13,11 +13,17 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr Seconds kPatience{10};        // as agents have
 constexpr double kReconnectSpread = 5;  // seconds, as of agents
 
 Seconds FromMs(std::int64_t ms) {
   return std::chrono::duration<double, std::milli>(ms);
+}
+
+template <class Message>
+Message Read(const std::string& bytes) {
+  Message message;
+  if (!message.ParseFromString(bytes)) Die("an answer cannot be read");
+  return message;
 }
 
 }  // namespace
@@ -31,48 +37,19 @@ struct FakeAgents::Agent {
   std::int64_t heard = 0;  // the round in which it last was
 };
 
-struct FakeAgents::Call {
-  int agent = 0;
-  What what = What::kRegister;
-  Clock::time_point started;
-  grpc::ClientContext context;
-  grpc::Status status;
-  v1::RegisterResponse registered;
-  v1::HeartbeatResponse beaten;
-  v1::LeaseTasksResponse leased;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::RegisterResponse>> r;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::HeartbeatResponse>> h;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LeaseTasksResponse>> l;
-};
-
 std::string FakeAgentName(int i) { return fmt::format("fake-{:05}", i); }
 
-FakeAgents::FakeAgents(const std::string& address,
-                       const FakeAgentsOptions& options)
-    : agents_(static_cast<std::size_t>(options.agents)),
-      tokens_(options.tokens) {
-  const auto credentials =
-      options.ca.empty() ? grpc::InsecureChannelCredentials()
-                         : grpc::SslCredentials({.pem_root_certs = options.ca});
-  for (int i = 0; i < options.connections; ++i) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    stubs_.push_back(v1::AgentService::NewStub(
-        grpc::CreateCustomChannel(address, credentials, arguments)));
-  }
+FakeAgents::FakeAgents(int port, const FakeAgentsOptions& options)
+    : connections_(static_cast<std::size_t>(options.connections)),
+      calls_(port, connections_, options.tls),
+      agents_(static_cast<std::size_t>(options.agents)) {
   for (int i = 0; i < options.agents; ++i) {
-    Agent& agent = agents_[static_cast<std::size_t>(i)];
-    agent.id = FakeAgentName(i);
+    agents_[static_cast<std::size_t>(i)].id = FakeAgentName(i);
     Later(i, What::kRegister, options.start * i / options.agents);
   }
 }
 
-FakeAgents::~FakeAgents() {
-  while (open_ > 0 && Finish(Clock::now() + std::chrono::seconds(30))) {
-  }
-}
+FakeAgents::~FakeAgents() = default;
 
 void FakeAgents::Run(Seconds time, const std::function<bool()>& enough) {
   const auto end =
@@ -83,7 +60,7 @@ void FakeAgents::Run(Seconds time, const std::function<bool()>& enough) {
       due_.pop();
       Start(due);
     }
-    Finish(due_.empty() ? end : std::min(end, due_.top().when));
+    calls_.Serve(due_.empty() ? end : std::min(end, due_.top().when));
   }
 }
 
@@ -103,72 +80,54 @@ void FakeAgents::Later(int agent, What what, Seconds wait) {
 
 void FakeAgents::Start(const Due& due) {
   const Agent& agent = agents_[static_cast<std::size_t>(due.agent)];
-  v1::AgentService::Stub& stub =
-      *stubs_[static_cast<std::size_t>(due.agent) % stubs_.size()];
-  auto* const call = new Call{};  // until its answer
-  call->agent = due.agent;
-  call->what = due.what;
-  call->started = Clock::now();
-  call->context.set_deadline(
-      std::chrono::system_clock::now() +
-      std::chrono::duration_cast<std::chrono::microseconds>(kPatience));
-  if (!tokens_.empty()) {
-    call->context.AddMetadata(
-        "authorization",
-        "Bearer " + tokens_.at(static_cast<std::size_t>(due.agent)));
-  }
-  ++open_;
+  std::string_view method;
+  std::string request;
   switch (due.what) {
-    case What::kRegister: {
-      call->r = stub.AsyncRegister(
-          &call->context, Registration(agent.id, due.agent % 3), &queue_);
-      call->r->Finish(&call->registered, &call->status, call);
+    case What::kRegister:
+      method = "/ucudnn.v1.AgentService/Register";
+      request = Registration(agent.id, due.agent % 3).SerializeAsString();
       break;
-    }
     case What::kBeat: {
-      v1::HeartbeatRequest request;
-      request.set_agent_id(agent.id);
-      v1::Device& device = *request.add_devices();
+      method = "/ucudnn.v1.AgentService/Heartbeat";
+      v1::HeartbeatRequest beat;
+      beat.set_agent_id(agent.id);
+      v1::Device& device = *beat.add_devices();
       device.set_id(agent.id);
       device.set_state("idle");
-      call->h = stub.AsyncHeartbeat(&call->context, request, &queue_);
-      call->h->Finish(&call->beaten, &call->status, call);
+      request = beat.SerializeAsString();
       break;
     }
     case What::kPoll: {
-      v1::LeaseTasksRequest request;
-      request.set_agent_id(agent.id);
-      request.set_device_id(agent.id);
-      request.set_max_tasks(2);
-      request.set_takes_cross_checks(true);
-      call->l = stub.AsyncLeaseTasks(&call->context, request, &queue_);
-      call->l->Finish(&call->leased, &call->status, call);
+      method = "/ucudnn.v1.AgentService/LeaseTasks";
+      v1::LeaseTasksRequest poll;
+      poll.set_agent_id(agent.id);
+      poll.set_device_id(agent.id);
+      poll.set_max_tasks(2);
+      poll.set_takes_cross_checks(true);
+      request = poll.SerializeAsString();
       break;
     }
   }
+  calls_.Start(static_cast<std::size_t>(due.agent) % connections_, method,
+               request,
+               [this, due, started = Clock::now()](const auto& answer) {
+                 Answered(due, started, answer);
+               });
 }
 
-bool FakeAgents::Finish(Clock::time_point end) {
-  void* const tag = NextTag(queue_, end);
-  if (tag == nullptr) return false;
-  const std::unique_ptr<Call> call(static_cast<Call*>(tag));
-  --open_;
-  Answered(*call);
-  return true;
-}
-
-void FakeAgents::Answered(const Call& call) {
+void FakeAgents::Answered(const Due& call, Clock::time_point started,
+                          const UnaryCalls::Answer& answer) {
   Agent& agent = agents_[static_cast<std::size_t>(call.agent)];
-  const bool ok = call.status.ok();
+  const bool ok = answer.status == 0;
   if (call.what != What::kRegister) {
     Outcome& outcome =
         call.what == What::kBeat ? counts_.heartbeats : counts_.polls;
     ++outcome.calls;
     outcome.latencies_ms.push_back(
-        std::chrono::duration<double, std::milli>(Clock::now() - call.started)
+        std::chrono::duration<double, std::milli>(Clock::now() - started)
             .count());
     if (!ok && outcome.failed++ == 0) {
-      outcome.first_error = call.status.error_message();
+      outcome.first_error = answer.message;
     }
   }
   if (ok && agent.heard != round_) {
@@ -180,8 +139,7 @@ void FakeAgents::Answered(const Call& call) {
     return FromMs(agent.backoff.Next().count()) +
            Seconds(kReconnectSpread * Chance());
   };
-  const bool forgotten =
-      call.status.error_code() == grpc::StatusCode::NOT_FOUND;
+  const bool forgotten = answer.status == 5;
   if (forgotten && !agent.registering) {
     agent.registering = true;
     Later(call.agent, What::kRegister, Seconds(0));
@@ -191,7 +149,8 @@ void FakeAgents::Answered(const Call& call) {
       if (!ok) return Later(call.agent, What::kRegister, after_failure());
       ++counts_.registered;
       agent.registering = false;
-      agent.heartbeat = FromMs(call.registered.heartbeat_ms());
+      agent.heartbeat =
+          FromMs(Read<v1::RegisterResponse>(answer.bytes).heartbeat_ms());
       if (std::exchange(agent.lives, true)) return;
       Later(call.agent, What::kBeat, agent.heartbeat);
       return Later(call.agent, What::kPoll, Seconds(0));
@@ -200,8 +159,11 @@ void FakeAgents::Answered(const Call& call) {
                    agent.heartbeat *
                        (ok ? 0.75 + 0.25 * Chance() : 0.25 + 0.75 * Chance()));
     case What::kPoll:
-      return Later(call.agent, What::kPoll,
-                   ok ? FromMs(call.leased.poll_after_ms()) : after_failure());
+      return Later(
+          call.agent, What::kPoll,
+          ok ? FromMs(
+                   Read<v1::LeaseTasksResponse>(answer.bytes).poll_after_ms())
+             : after_failure());
   }
 }
 

@@ -2,22 +2,19 @@
 #define UCUDNN_TESTS_BENCH_SERVICE_FAKE_AGENTS_H_
 
 // Many agents in one thread, each with one device and, unless told otherwise,
-// one connection. Each registers, sends heartbeats and asks for work at the
-// pace that the coordinator sets, and waits and comes back if the coordinator
-// goes away, all as ucudnn-agent does; but they measure nothing.
-
-#include <grpcpp/grpcpp.h>
+// one connection (unary_calls.h). Each registers, sends heartbeats and asks for
+// work at the pace that the coordinator sets, and waits and comes back if the
+// coordinator goes away, all as ucudnn-agent does; but they measure nothing.
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <queue>
 #include <string>
 #include <vector>
 
 #include "tests/bench/service/load.h"
-#include "ucudnn/v1/agent.grpc.pb.h"
+#include "tests/bench/service/unary_calls.h"
 
 namespace ucudnn::test {
 
@@ -26,9 +23,7 @@ struct FakeAgentsOptions {
   int connections = 0;
   // The agents' first calls are spread over it.
   std::chrono::duration<double> start{20};
-  // Over TLS: the coordinator's authority, and a token for each agent.
-  std::string ca;
-  std::vector<std::string> tokens;
+  UnaryCalls::NewTls tls;
 };
 
 // What agent i is called.
@@ -42,8 +37,8 @@ class FakeAgents {
     Outcome polls;
   };
 
-  FakeAgents(const std::string& address, const FakeAgentsOptions& options);
-  // Waits for the calls that are open.
+  // Of a coordinator on this port of this host.
+  FakeAgents(int port, const FakeAgentsOptions& options);
   ~FakeAgents();
 
   // Lets them live for so long, or until `enough` is true.
@@ -59,7 +54,6 @@ class FakeAgents {
   using Clock = std::chrono::steady_clock;
   enum class What { kRegister, kBeat, kPoll };
   struct Agent;
-  struct Call;
   struct Due {
     Clock::time_point when;
     int agent;
@@ -71,16 +65,13 @@ class FakeAgents {
 
   void Later(int agent, What what, std::chrono::duration<double> wait);
   void Start(const Due& due);
-  // Waits for an answer until `end`; false if none came.
-  bool Finish(Clock::time_point end);
-  void Answered(const Call& call);
+  void Answered(const Due& call, Clock::time_point started,
+                const UnaryCalls::Answer& answer);
 
-  std::vector<std::unique_ptr<v1::AgentService::Stub>> stubs_;
-  grpc::CompletionQueue queue_;
+  std::size_t connections_;
+  UnaryCalls calls_;
   std::vector<Agent> agents_;
-  std::vector<std::string> tokens_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
-  std::int64_t open_ = 0;
   std::int64_t heard_ = 0;
   std::int64_t round_ = 1;  // raised by Take
   Counts counts_;

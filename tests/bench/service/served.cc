@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/device_kind.h"
 #include "proto/convert.h"
@@ -24,8 +25,9 @@ void Check(const grpc::Status& status) {
   if (!status.ok()) Die(status.error_message());
 }
 
-Served::Served(const std::string& database)
-    : database_url_("sqlite://" + (folder_ / "coordinator.db")) {
+Served::Served(const std::string& database, std::string cpus)
+    : cpus_(std::move(cpus)),
+      database_url_("sqlite://" + (folder_ / "coordinator.db")) {
   if (database == "sqlite") return;
   auto postgres = ThrowawayPostgres::Start(ThrowawayPostgres::Disk::kDurable);
   if (!postgres) Die(postgres.error().message);
@@ -48,6 +50,9 @@ void Served::Start(const std::vector<std::string>& arguments) {
                                       "--ready-file",
                                       ready};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  if (!cpus_.empty()) {
+    command.insert(command.begin(), {"/usr/bin/taskset", "-c", cpus_});
+  }
   process_ = Process(command, folder_ / "log");
   WaitUntil(
       [&] { return std::filesystem::exists(ready) || !process_.running(); });

@@ -18,8 +18,9 @@ namespace ucudnn::test {
 
 class Served {
  public:
-  // `database` is sqlite or postgres.
-  explicit Served(const std::string& database);
+  // `database` is sqlite or postgres. The coordinator runs on the processors
+  // of a list such as 0-3, by taskset; on any if it is empty.
+  explicit Served(const std::string& database, std::string cpus = "");
 
   // Starts, or restarts after Kill() of its process.
   void Start(const std::vector<std::string>& arguments = {});
@@ -31,12 +32,14 @@ class Served {
   std::string address() const {
     return "127.0.0.1:" + std::to_string(grpc_port_);
   }
+  int grpc_port() const { return grpc_port_; }
   int http_port() const { return http_port_; }
   v1::CoordinatorService::Stub& coordinator() { return *coordinator_; }
   v1::AgentService::Stub& agents() { return *agents_; }
 
  private:
   TemporaryFolder folder_;
+  const std::string cpus_;
   std::unique_ptr<ThrowawayPostgres> postgres_;
   std::string database_url_;
   int grpc_port_ = 0;

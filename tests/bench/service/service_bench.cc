@@ -2,7 +2,8 @@
 // [--seconds N] ROW...
 //
 // Each row prints calls a second, latencies, the coordinator's CPU time a call
-// and the load average. The load runs on the same cores.
+// and the load average. The load runs on the same cores unless taskset and
+// --coordinator-cpus part them.
 
 #include <fmt/format.h>
 #include <httplib.h>
@@ -11,9 +12,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,14 +31,17 @@
 #include "base/units.h"
 #include "client/dropin/ask/ask_coordinator.h"
 #include "coordinator/stores.h"
+#include "tests/bench/service/agent_certificates.h"
 #include "tests/bench/service/fake_agents.h"
 #include "tests/bench/service/load.h"
 #include "tests/bench/service/served.h"
 #include "tests/support/certificates.h"
+#include "tests/support/paths.h"
 
 namespace ucudnn::test {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using Seconds = std::chrono::duration<double>;
 
 constexpr char kCoordinator[] = "/ucudnn.v1.CoordinatorService/";
@@ -45,6 +54,8 @@ struct Options {
   int agents = 10'000;
   int connections = 0;    // of the agents; 0: one each
   bool tls = false;       // of the agents and the bodies
+  std::string cpus;       // of the coordinator of agents and bodies
+  std::string json;       // a file for what agents and bodies took
   int cross_checked = 0;  // devices of the kind that polls are of
   std::vector<std::string> rows;
 };
@@ -387,29 +398,27 @@ void Polls(const Options& options) {
   });
 }
 
-// Prints what became of the agents' calls.
-void AgentRows(Served& served, const FakeAgents::Counts& counts,
-               std::chrono::milliseconds cpu, Seconds took) {
+double LoadAverage() {
   double load_average[1] = {0};
   getloadavg(load_average, 1);
-  for (const auto& [name, calls] :
-       {std::pair{"  heartbeats", &counts.heartbeats},
-        std::pair{"  polls", &counts.polls}}) {
-    fmt::print("{:<44} {:>9.1f} /s  p50 {:>8.2f} ms  p99 {:>8.2f} ms{}\n", name,
-               static_cast<double>(calls->calls) / took.count(),
-               calls->Quantile(0.5), calls->Quantile(0.99),
-               calls->failed == 0
-                   ? ""
-                   : fmt::format("  FAILED {} of {}: {}", calls->failed,
-                                 calls->calls, calls->first_error));
-  }
-  fmt::print(
-      "  registered {}, taken for gone so far {}, CPU {:.2f} cores, {} MB at "
-      "most, load {:.1f}\n",
-      counts.registered, served.CountInLog("event=agent_gone"),
-      static_cast<double>(cpu.count()) / 1000 / took.count(),
-      served.process().PeakMemoryKb() / 1000, load_average[0]);
+  return load_average[0];
+}
+
+// Prints it, and adds it to the file of --json.
+void Record(const Options& options, const Json& what) {
+  fmt::print("{}\n", what.dump());
   std::fflush(stdout);
+  if (options.json.empty()) return;
+  std::ofstream(options.json, std::ios::app) << what.dump() << "\n";
+}
+
+Json ToJson(const Outcome& calls, Seconds took) {
+  Json json = {{"a_second", static_cast<double>(calls.calls) / took.count()},
+               {"p50_ms", calls.Quantile(0.5)},
+               {"p99_ms", calls.Quantile(0.99)},
+               {"failed", calls.failed}};
+  if (calls.failed > 0) json["first_error"] = calls.first_error;
+  return json;
 }
 
 // What a coordinator that `certificates` are for serves with.
@@ -495,46 +504,98 @@ void AllowDescriptors() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Bodies of 4 MiB from clients that nobody knows, all at once.
-void Bodies(const Options& options) {
-  constexpr int kBodies = 200;
+// A request with a body of 4 MiB, the most that JSON may have.
+struct Body {
+  const char* name;
+  const char* method;
+  const char* path;
+  const char* type;
+  std::string text;
+};
+
+std::vector<Body> LongBodies() {
   constexpr std::size_t kBytes = 4 << 20;
-  AllowDescriptors();
-  const Certificates certificates;
-  Served served(options.database);
-  std::vector<std::string> guard = GuardArguments(certificates);
-  if (!options.tls) guard.clear();
-  served.Start(guard);
-  const std::string ca = certificates.ca().ca;
-  const std::string body = "{\"network\":\"" + std::string(kBytes, 'n') + "\"}";
-  const long before = served.process().MemoryKb();
-  std::vector<int> statuses(kBodies);
+  // As many values as are read, each a text of its own.
+  std::string json = "{\"network\":\"n\",\"batch\":1,\"device_kinds\":[\"k\"";
+  const std::string value = ",\"" + std::string(29, 'k') + "\"";
+  while (json.size() + value.size() + 2 <= kBytes) json += value;
+  json += "]}";
+  json.append(kBytes - json.size(), ' ');
+  std::string csv = FileText(DataPath("networks/alexnet_owt.csv"));
+  const std::string layers = csv.substr(csv.find('\n') + 1);
+  while (csv.size() + layers.size() <= kBytes) csv += layers;
+  csv.append(kBytes - csv.size(), '\n');
+  return {{"JSON", "POST", "/v1/plans", "application/json", json},
+          {"CSV", "PUT", "/v1/networks/n", "text/csv", csv}};
+}
+
+// Sends the body on 200 connections at once; how many were answered how.
+std::map<std::string, int> SendAtOnce(const Options& options, int port,
+                                      const std::string& ca, const Body& body,
+                                      const std::string& token) {
+  constexpr int kBodies = 200;
+  std::vector<std::string> answers(kBodies);
   {
     std::vector<std::jthread> threads;
-    for (int& status : statuses) {
+    for (std::string& status : answers) {
       threads.emplace_back([&] {
         httplib::Client http(fmt::format("{}://127.0.0.1:{}",
-                                         options.tls ? "https" : "http",
-                                         served.http_port()));
+                                         options.tls ? "https" : "http", port));
         http.set_ca_cert_path(ca.c_str());
         http.set_read_timeout(std::chrono::seconds(60));
-        const auto answer = http.Post("/v1/plans", body, "application/json");
-        status = answer ? answer->status : 0;
+        if (!token.empty()) http.set_bearer_token_auth(token);
+        httplib::Request request;
+        request.method = body.method;
+        request.path = body.path;
+        request.body = body.text;
+        request.set_header("Content-Type", body.type);
+        const auto answer = http.send(request);
+        status = answer ? std::to_string(answer->status)
+                        : httplib::to_string(answer.error());
       });
     }
   }
-  std::map<int, int> counts;
-  for (const int status : statuses) ++counts[status];
-  fmt::print("{} bodies of {} MiB at once: {} MB before, {} MB at most, ",
-             kBodies, kBytes >> 20, before / 1000,
-             served.process().PeakMemoryKb() / 1000);
-  // Memory is given back soon after.
-  WaitUntil([&] { return served.process().MemoryKb() <= before + 64'000; });
-  fmt::print("{} MB after\n", served.process().MemoryKb() / 1000);
-  for (const auto& [status, count] : counts) {
-    fmt::print(
-        "  {} answered {}\n", count,
-        status == 0 ? "by closing the connection" : std::to_string(status));
+  std::map<std::string, int> counts;
+  for (const std::string& status : answers) ++counts[status];
+  return counts;
+}
+
+// Long bodies from clients that nobody knows, and over TLS from an operator.
+void Bodies(const Options& options) {
+  AllowDescriptors();
+  Certificates certificates;
+  std::vector<std::string> guard = GuardArguments(certificates);
+  std::vector<std::string> tokens = {""};
+  if (options.tls) {
+    tokens.push_back(certificates.AddToken(Role::kOperator, "o"));
+  } else {
+    guard.clear();
+  }
+  for (const Body& body : LongBodies()) {
+    for (const std::string& token : tokens) {
+      Served served(options.database, options.cpus);
+      served.Start(guard);
+      const long before = served.process().MemoryKb();
+      const auto start = std::chrono::steady_clock::now();
+      const auto answers = SendAtOnce(options, served.http_port(),
+                                      certificates.ca().ca, body, token);
+      const Seconds took = std::chrono::steady_clock::now() - start;
+      const long peak = served.process().PeakMemoryKb();
+      // Memory is given back soon after.
+      WaitUntil([&] { return served.process().MemoryKb() <= before + 64'000; },
+                std::chrono::seconds(10));
+      Record(options, {{"row", "200 bodies of 4 MiB"},
+                       {"database", options.database},
+                       {"tls", options.tls},
+                       {"body", body.name},
+                       {"known", !token.empty() || !options.tls},
+                       {"seconds", took.count()},
+                       {"before_mb", before / 1000},
+                       {"peak_mb", peak / 1000},
+                       {"after_mb", served.process().MemoryKb() / 1000},
+                       {"answers", answers},
+                       {"load_average", LoadAverage()}});
+    }
   }
 }
 
@@ -570,36 +631,65 @@ void StoredPointsRow(const Options& options) {
 // Agents at the default pace; then the coordinator is killed and starts again.
 void Agents(const Options& options) {
   AllowDescriptors();
-  Certificates certificates;
+  const Certificates certificates;
   FakeAgentsOptions fakes;
   fakes.agents = options.agents;
   fakes.connections =
       options.connections > 0 ? options.connections : options.agents;
   std::vector<std::string> guard;
+  std::optional<AgentCertificates> shown;
   if (options.tls) {
+    if (fakes.connections != fakes.agents) {
+      Die("over TLS each agent has a connection of its own");
+    }
     std::vector<std::string> names;
     for (int i = 0; i < options.agents; ++i) names.push_back(FakeAgentName(i));
-    fakes.tokens = certificates.AddTokens(Role::kAgent, names);
-    fakes.ca = FileText(certificates.ca().ca);
+    shown.emplace(certificates, names);
+    fakes.tls = [&](std::size_t i) { return shown->Connect(i); };
     guard = GuardArguments(certificates);
   }
-  Served served(options.database);
+  Served served(options.database, options.cpus);
   served.Start(guard);
-  FakeAgents agents(served.address(), fakes);
+  FakeAgents agents(served.grpc_port(), fakes);
+  std::optional<std::chrono::steady_clock::time_point> killed;
+  const auto own_cpu = [] {
+    return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  };
   const auto live = [&](const std::string& name, Seconds time,
                         const std::function<bool()>& enough = {}) {
     const auto start = std::chrono::steady_clock::now();
-    const auto cpu = served.process().CpuTime();
+    const Seconds cpu = served.process().CpuTime();
+    const double load_cpu = own_cpu();
     agents.Run(time, enough);
     const Seconds took = std::chrono::steady_clock::now() - start;
-    fmt::print("{} agents, {}: {} answered, {:.1f} s\n", options.agents, name,
-               agents.heard(), took.count());
-    AgentRows(served, agents.Take(), served.process().CpuTime() - cpu, took);
+    const Seconds used = served.process().CpuTime() - cpu;
+    const Seconds since_kill =
+        killed ? std::chrono::steady_clock::now() - *killed : Seconds(0);
+    const std::int64_t heard = agents.heard();
+    const FakeAgents::Counts counts = agents.Take();
+    Record(options, {{"row", fmt::format("agents {}", name)},
+                     {"database", options.database},
+                     {"tls", options.tls},
+                     {"agents", options.agents},
+                     {"connections", fakes.connections},
+                     {"answered", heard},
+                     {"seconds", took.count()},
+                     {"seconds_since_kill", since_kill.count()},
+                     {"registered", counts.registered},
+                     {"lost_so_far", served.CountInLog("event=agent_gone")},
+                     {"memory_mb", served.process().MemoryKb() / 1000},
+                     {"peak_mb", served.process().PeakMemoryKb() / 1000},
+                     {"coordinator_cores", used / took},
+                     {"load_cores", (own_cpu() - load_cpu) / took.count()},
+                     {"heartbeats", ToJson(counts.heartbeats, took)},
+                     {"polls", ToJson(counts.polls, took)},
+                     {"load_average", LoadAverage()}});
   };
   const auto all = [&] { return agents.heard() == options.agents; };
   live("coming online", Seconds(120), all);
   live("online", Seconds(options.seconds));
   served.process().Kill();
+  killed = std::chrono::steady_clock::now();
   agents.Run(Seconds(2));
   agents.Take();
   served.Start(guard);
@@ -615,6 +705,8 @@ int Main(int argc, char** argv) {
       {"new", NewPlans},           {"plans", StoredPlans},
       {"points", StoredPointsRow}, {"polls", Polls},
       {"questions", Questions},    {"reports", Reports}};
+  // Servers may end connections while we write.
+  std::signal(SIGPIPE, SIG_IGN);
   Options options;
   CLI::App app("Measures what the coordinator serves.");
   app.add_option("--database", options.database)
@@ -625,6 +717,10 @@ int Main(int argc, char** argv) {
   app.add_option("--connections", options.connections,
                  "Of the agents; default: one each");
   app.add_flag("--tls", options.tls, "Of the agents and the bodies");
+  app.add_option("--coordinator-cpus", options.cpus,
+                 "The processors of the agents' and bodies' coordinator");
+  app.add_option("--json", options.json,
+                 "A file that gets a line for each row of agents and bodies");
   app.add_option(
       "--cross-checked", options.cross_checked,
       "How many devices measured the cross-checks of the polls' kind");

@@ -46,5 +46,26 @@ TEST_F(LivenessTest, DoesNotCountTimeInWhichItDidNotLook) {
   EXPECT_THAT(Look({{"a", 1}}, now_ms_ + kTimeout), ElementsAre(Pulse{"a", 1}));
 }
 
+TEST_F(LivenessTest, GivesThoseOfTheFirstLookTimeToReturn) {
+  liveness_ = Liveness(3 * kTimeout);
+  EXPECT_THAT(Look({{"a", 1}, {"b", 1}}, 51'000), IsEmpty());
+  // Who came back has the usual timeout.
+  EXPECT_THAT(Look({{"a", 1}, {"b", 2}}, 52'100), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}, {"b", 2}}, 52'200), ElementsAre(Pulse{"b", 2}));
+  EXPECT_THAT(Look({{"a", 1}, {"c", 1}}, 53'100), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}, {"c", 1}}, 53'200), ElementsAre(Pulse{"a", 1}));
+}
+
+TEST_F(LivenessTest, DoesNotCountTimeInWhichPulsesWereRefused) {
+  EXPECT_THAT(Look({{"a", 1}}, 50'500), IsEmpty());
+  while (now_ms_ < 60'000) {
+    now_ms_ += 100;
+    EXPECT_THAT(liveness_.Silent({{"a", 1}}, now_ms_, kTimeout, true),
+                IsEmpty());
+  }
+  EXPECT_THAT(Look({{"a", 1}}, 60'600), IsEmpty());
+  EXPECT_THAT(Look({{"a", 1}}, 60'700), ElementsAre(Pulse{"a", 1}));
+}
+
 }  // namespace
 }  // namespace ucudnn
