@@ -142,8 +142,8 @@ std::vector<std::optional<KernelSegment>> SegmentsOf(
     for (const auto& [of, other] : {std::pair(a, b), std::pair(b, a)}) {
       const KernelPlan& kernel = plan.kernels[of];
       if (!segments[of]) {
-        segments[of].emplace(kernel.offset.value_or(Bytes(0)), kernel.workspace,
-                             std::vector<std::string>());
+        segments[of] = KernelSegment{kernel.offset.value_or(Bytes(0)),
+                                     kernel.workspace, {}};
       }
       segments[of]->beside.push_back(KernelName(plan.kernels[other]));
     }

@@ -8,9 +8,8 @@ namespace ucudnn {
 std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
                                     std::int64_t steady_ms,
                                     std::int64_t timeout_ms, bool refused) {
-  // What they get on top at the first look.
-  const std::int64_t more =
-      looked_ms_ ? 0 : std::max<std::int64_t>(return_ms_ - timeout_ms, 0);
+  if (!first_ms_) first_ms_ = steady_ms;
+  const bool all_return = steady_ms - *first_ms_ <= return_ms_;
   // Time in which nobody looked, beyond what is usual, or listened.
   const std::int64_t missed =
       std::max<std::int64_t>(steady_ms - looked_ms_.value_or(steady_ms) -
@@ -20,12 +19,14 @@ std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
   std::vector<Pulse> silent;
   std::map<std::string, Heard> heard;
   for (const Pulse& pulse : pulses) {
-    Heard now{pulse.beats, steady_ms + more};
+    Heard now{pulse.beats, steady_ms};
     const auto before = heard_.find(pulse.id);
     if (before != heard_.end() && before->second.beats == pulse.beats) {
       now.steady_ms = before->second.steady_ms + missed;
     }
-    if (steady_ms - now.steady_ms > timeout_ms) silent.push_back(pulse);
+    if (!all_return && steady_ms - now.steady_ms > timeout_ms) {
+      silent.push_back(pulse);
+    }
     heard.emplace(pulse.id, now);
   }
   heard_ = std::move(heard);

@@ -19,7 +19,8 @@ namespace ucudnn {
 // Not thread-safe.
 class Liveness {
  public:
-  // Those that are there at the first look get so much time at least.
+  // For so long after the first look nobody is silent: agents that return all
+  // at once, over TLS, may be heard of and then not for a while.
   explicit Liveness(std::int64_t return_ms = 0) : return_ms_(return_ms) {}
 
   // Takes note of all pulses at this moment; returns those that have not
@@ -37,6 +38,7 @@ class Liveness {
   };
 
   std::int64_t return_ms_;
+  std::optional<std::int64_t> first_ms_;
   std::optional<std::int64_t> looked_ms_;
   std::map<std::string, Heard> heard_;
 };

@@ -204,17 +204,6 @@ TEST_F(ConvTest, RefusesMalformedArguments) {
   EXPECT_THAT(ucudnn_conv_last_error(), HasSubstr("UCUDNN_BATCH_SIZE_POLICY"));
 }
 
-TEST_F(ConvTest, FusesNoNormalizations) {
-  ucudnn_conv_norm* norm = nullptr;
-  EXPECT_EQ(
-      ucudnn_conv_norm_prepare(device_.get(), "BF16", 1, 4, 2, 2, 0, &norm),
-      kUnimplemented);
-  EXPECT_THAT(ucudnn_conv_last_error(), HasSubstr("only GPUs fuse"));
-  EXPECT_EQ(norm, nullptr);
-  EXPECT_EQ(ucudnn_conv_norm_reserve(nullptr), 0);
-  ucudnn_conv_norm_free(nullptr);
-}
-
 TEST_F(ConvTest, LeavesNoConvolutionIfOneOfManyIsMalformed) {
   const std::string good = Text("forward");
   const char* const problems[] = {good.c_str(), "nonsense"};
