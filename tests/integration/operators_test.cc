@@ -115,7 +115,7 @@ TEST_F(OperatorsTest, LeaveAndEndTheWaitOfOthers) {
     return FileText(log).find("waiting for one") != std::string::npos;
   }));
   left.Signal(SIGINT);
-  EXPECT_EQ(left.Wait(), 1);
+  EXPECT_EQ(left.Wait(), 130);
   EXPECT_THAT(FileText(log),
               HasSubstr("the requested measurements continue: campaign 1, 8 to "
                         "go; `ucudnn cancel 1` ends it"));

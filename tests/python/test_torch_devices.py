@@ -1,13 +1,12 @@
 """What GPUs are called, and what runs on one that is not the current one."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 
 import torch
 
-from ucudnn.torch import devices, kernels, timing
+from ucudnn.torch import devices, timing
 
 OTHER = torch.device("cuda", 1)
 
@@ -51,22 +50,6 @@ def test_events_are_recorded_on_the_device_that_runs(entered, monkeypatch):
     timing.times_of({"run": lambda: ran.append(list(entered))}, OTHER)
     assert len(slept) == 7 and all(one == [OTHER] for one in slept)
     assert all(one == [OTHER] for one in ran[1:])  # the first warms up
-
-
-def test_kernels_are_launched_on_their_device(entered, monkeypatch):
-    launched = []
-
-    class Driver:
-        def cuLaunchKernel(self, *arguments):
-            launched.append(list(entered))
-            return 0
-
-    monkeypatch.setattr(kernels, "current_stream", lambda device: 0)
-    kernel = object.__new__(kernels.Kernel)
-    kernel._device, kernel._driver, kernel._function = OTHER, Driver(), None
-    kernel._lock, kernel._values = threading.Lock(), None
-    kernel.launch(1, 1, [1, 2])
-    assert launched == [[OTHER]] and entered == []
 
 
 @pytest.mark.parametrize("name, known", [
