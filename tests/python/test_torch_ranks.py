@@ -156,7 +156,7 @@ def test_too_large_a_batch(told):
 def test_refuses_unlike_arguments(told):
     for rank in told:
         assert "batch: 8 on rank 0 and 9 on rank 1" in rank["batch"]
-        assert "one of step=, times=" in rank["nothing"]
+        assert "one of step=, model=, times=" in rank["nothing"]
         assert "none of 'v100'" in rank["kind"]
         assert "'fast', 'slow'" in rank["kind"]
         assert "1 for 2 ranks; 2 or more" in rank["small"]
