@@ -70,7 +70,6 @@ std::unique_ptr<ucudnn_conv> Wrap(
       ucudnn_conv{std::move(convolution), std::move(text)});
 }
 
-
 }  // namespace
 }  // namespace ucudnn::c_api
 

@@ -164,37 +164,35 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
       ->default_str("table");
 }
 
+CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
+                           std::function<Status(const std::string&)> read,
+                           const std::string& help) {
+  return command->add_option_function<std::string>(
+      flags,
+      [flags, read = std::move(read)](const std::string& text) {
+        const Status done = read(text);
+        if (!done) throw CLI::ValidationError(flags, done.error().message);
+      },
+      help);
+}
+
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help) {
-  return command
-      ->add_option_function<std::string>(
-          flags,
-          [value, flags](const std::string& text) {
-            const Result<Bytes> parsed = ParseBytes(text);
-            if (!parsed) {
-              throw CLI::ValidationError(flags, parsed.error().message);
-            }
-            *value = *parsed;
-          },
-          help)
-      ->option_text("SIZE");
+  const auto read = [value](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(*value, ParseBytes(text));
+    return {};
+  };
+  return AddReadOption(command, flags, read, help)->option_text("SIZE");
 }
 
 CLI::Option* AddMemoryBudgetOption(CLI::App* command,
                                    std::vector<Bytes>* budgets,
                                    const std::string& help) {
-  return command
-      ->add_option_function<std::string>(
-          "--memory-budget",
-          [budgets](const std::string& text) {
-            auto parsed = ParseBudgets(text);
-            if (!parsed) {
-              throw CLI::ValidationError("--memory-budget",
-                                         parsed.error().message);
-            }
-            *budgets = *std::move(parsed);
-          },
-          help)
+  const auto read = [budgets](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(*budgets, ParseBudgets(text));
+    return {};
+  };
+  return AddReadOption(command, "--memory-budget", read, help)
       ->option_text("SIZE[,...]");
 }
 

@@ -8,6 +8,8 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -45,6 +47,11 @@ enum class OutputFormat { kTable, kJson, kYaml };
 
 // Adds `-o,--output table|json|yaml`.
 void AddOutputOption(CLI::App* command, OutputFormat* format);
+
+// An option whose text `read` takes; its errors are those of the option.
+CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
+                           std::function<Status(const std::string&)> read,
+                           const std::string& help);
 
 // Adds an option that takes a size such as 8MiB; a malformed size is a parse
 // error.

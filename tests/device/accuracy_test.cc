@@ -10,24 +10,10 @@
 #include "device/forwarding_device.h"
 #include "device/measure/campaign.h"
 #include "device/onednn/onednn_device.h"
+#include "tests/support/reference_conv.h"
 
 namespace ucudnn {
 namespace {
-
-ConvProblem Problem(ConvOp op, Layout layout = Layout::kNchw) {
-  ConvProblem problem;
-  problem.op = op;
-  problem.layout = layout;
-  problem.geometry.channels = 8;
-  problem.geometry.filters = 12;
-  problem.geometry.groups = 2;
-  problem.geometry.input = {1, 9, 8};
-  problem.geometry.filter = {1, 3, 2};
-  problem.geometry.padding = {0, 1, 0};
-  problem.geometry.stride = {1, 2, 1};
-  problem.geometry.dilation = {1, 1, 2};
-  return problem;
-}
 
 std::vector<Algorithm> ListedBy(Device& device, const ConvProblem& problem) {
   std::vector<Algorithm> algorithms;
@@ -93,7 +79,7 @@ class AlgorithmErrorsTest : public ::testing::Test {
     sloppy_ = std::make_unique<SloppyDevice>(*device_, algorithms_[0]);
   }
 
-  const ConvProblem problem_ = Problem(ConvOp::kForward);
+  const ConvProblem problem_ = test::GroupedProblem(ConvOp::kForward);
   std::unique_ptr<Device> device_;
   std::vector<Algorithm> algorithms_;
   std::unique_ptr<SloppyDevice> sloppy_;  // its first algorithm errs
@@ -102,12 +88,13 @@ class AlgorithmErrorsTest : public ::testing::Test {
 TEST_F(AlgorithmErrorsTest, FindsThatExactAlgorithmsAreExact) {
   for (const ConvOp op : kConvOps) {
     for (const Layout layout : kLayouts) {
-      ConvProblem deep = Problem(op, layout);
+      ConvProblem deep = test::GroupedProblem(op, layout);
       deep.geometry.spatial_dims = 3;
       deep.geometry.input[0] = 4;
       deep.geometry.filter[0] = 2;
       deep.geometry.padding[0] = 1;
-      for (const ConvProblem& problem : {Problem(op, layout), deep}) {
+      for (const ConvProblem& problem :
+           {test::GroupedProblem(op, layout), deep}) {
         std::vector<Algorithm> algorithms = ListedBy(*device_, problem);
         algorithms.push_back({"no such algorithm", "", Precision::kFp32});
         const auto errors =

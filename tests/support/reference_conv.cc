@@ -213,4 +213,19 @@ std::vector<double> Decode(const std::vector<unsigned char>& bytes,
   return values;
 }
 
+ConvProblem GroupedProblem(ConvOp op, Layout layout) {
+  ConvProblem problem;
+  problem.op = op;
+  problem.layout = layout;
+  problem.geometry.channels = 8;
+  problem.geometry.filters = 12;
+  problem.geometry.groups = 2;
+  problem.geometry.input = {1, 9, 8};
+  problem.geometry.filter = {1, 3, 2};
+  problem.geometry.padding = {0, 1, 0};
+  problem.geometry.stride = {1, 2, 1};
+  problem.geometry.dilation = {1, 1, 2};
+  return problem;
+}
+
 }  // namespace ucudnn::test

@@ -45,6 +45,9 @@ std::vector<unsigned char> Encode(const std::vector<double>& values,
 std::vector<double> Decode(const std::vector<unsigned char>& bytes,
                            Precision precision);
 
+// A small FP32 convolution with two groups, in which no two axes are alike.
+ConvProblem GroupedProblem(ConvOp op, Layout layout = Layout::kNchw);
+
 }  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_REFERENCE_CONV_H_

@@ -34,21 +34,6 @@ class LocalOneDnnTest : public ::testing::Test {
   std::unique_ptr<Device> device_;
 };
 
-ConvProblem Problem(ConvOp op, Layout layout = Layout::kNchw) {
-  ConvProblem problem;
-  problem.op = op;
-  problem.layout = layout;
-  problem.geometry.channels = 8;
-  problem.geometry.filters = 12;
-  problem.geometry.groups = 2;
-  problem.geometry.input = {1, 9, 8};
-  problem.geometry.filter = {1, 3, 2};
-  problem.geometry.padding = {0, 1, 0};
-  problem.geometry.stride = {1, 2, 1};
-  problem.geometry.dilation = {1, 1, 2};
-  return problem;
-}
-
 TEST_F(LocalOneDnnTest, PlansComputeWhatTheWholeBatchDoes) {
   const test::TemporaryFolder folder;
   LocalSolver::Options options;
@@ -58,7 +43,7 @@ TEST_F(LocalOneDnnTest, PlansComputeWhatTheWholeBatchDoes) {
   const BatchSize batch(5);
   for (const ConvOp op : kConvOps) {
     for (const Bytes limit : {64_MiB, 0_B}) {
-      const ConvProblem problem = Problem(op);
+      const ConvProblem problem = test::GroupedProblem(op);
       const auto plan = planner.Plan(problem, batch, limit, Bench());
       if (!plan) {  // some need a little workspace for every algorithm
         EXPECT_EQ(plan.error().code, Code::kFailedPrecondition);
