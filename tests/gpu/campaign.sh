@@ -99,6 +99,21 @@ judge() {
     --seconds "${UCUDNN_SECONDS:-200}" >"$out/judge.txt" 2>&1
 }
 
+# A network's measurements (UCUDNN_NETWORK, resnet152; UCUDNN_BATCH, 32), in FP32 and
+# TF32, sizes that are powers of two: DIR/profile.csv.gz.
+profile() {
+  local network=${UCUDNN_NETWORK:-resnet152} batch=${UCUDNN_BATCH:-32} precision
+  local net=tests/data/networks/$network.csv
+  begin_service
+  begin_agent --gpus 0
+  for precision in FP32 TF32; do
+    .carry/bin/ucudnn plan --network alexnet --batch "$batch" --precision "$precision" \
+      --workspace-limit 1GiB --batch-policy powerOfTwo | tail -n 3
+    .carry/bin/ucudnn profiles export --network alexnet | gzip >"$out/profile.csv.gz"
+  done >"$out/profile.txt" 2>&1
+  end_service
+}
+
 # Measures a slice as a device of its own kind, and runs a job on it.
 slices() {
   local net=tests/data/networks/alexnet_torchvision.csv sms

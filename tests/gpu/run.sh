@@ -40,6 +40,8 @@
 #              allow, and with all plans valued by the same times. Under four
 #              minutes
 #   slices     measures slices of 32 and 64 multiprocessors, and runs jobs in them
+#   profile    a network's measurements in FP32 and TF32, as `ucudnn profiles export`
+#              writes them: ResNet-152 at batch 32 (UCUDNN_NETWORK, UCUDNN_BATCH)
 #   failures   provokes full memory and a poisoned context
 #   handle     the drop-in handle and the preload shim compared with cuDNN alone:
 #              results of random problems, times of networks, overhead
@@ -407,7 +409,7 @@ while [ $# -gt 0 ]; do
       ;;
     versions | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
-    policies | sharing | judge | slices | failures) stages+=("$1") ;;
+    policies | sharing | judge | slices | profile | failures) stages+=("$1") ;;
     train | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;
     figures | networks | load | deepbench) stages+=("$1") ;;
     memory | operators | beside) stages+=("$1") ;;

@@ -230,7 +230,9 @@ def test_trains_as_the_step_does_while_it_records_and_captures():
     model, _, step = made()
     expected = trained(step, model, 8)
     model, _, step = made()
-    run = ucudnn.torch.memory(step, budget="1GiB", quiet=True, graphs=True)
+    run = ucudnn.torch.memory(
+        step, budget="1GiB", quiet=True, graphs=True, device="cpu"
+    )
     assert equal(trained(run, model, 8), expected)
     assert run.replayed and replays() == [5]
     told = run.check(*data(), steps=2)
