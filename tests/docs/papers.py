@@ -14,12 +14,14 @@ typed. Each name picks one number of a file in docs/results:
     ["x.md", "words of | the row", "column"]   a table's cell, its first number
     ["x.md" or "x.txt.gz", "text (\\\\d+) text"]    what the group matches, once
     ["x.csv", "network=vgg16 batch=64", "time_us"]    a record of a CSV, JSON or
-        JSON-lines file; lists in it by dots: "limits.limit_bytes=8 network=vgg16"
-    [..., "mean"]    or max, count, of that formula over all records that match
+        JSON-lines file; lists in it by dots: "limits.limit_bytes=8 network=vgg16".
+        Of an object of objects each is a record, with its name as `key`; a list of
+        numbers counts as its median
+    [..., "mean"]    or max, count, of all records, or texts of a .txt, that match
 
 It fails if a file or a listed claim is missing, a pick matches nothing or more than
-one, `ours` has a number typed by hand (`on` and `why`: a fraction), a cell is too long for a reader, or a path
-or test that the equations name is not there.
+one, `ours` has a number typed by hand (`on` and `why`: a fraction), a cell is too
+long for a reader, or a path or test that the equations name is not there.
 """
 
 import ast
@@ -82,7 +84,8 @@ def cell_of(text, words, column):
         if line.startswith("|") and not before.startswith("|"):
             header = cells
         cells = [cell.strip() for cell in line[1:].rstrip()[:-1].split("|")]
-        if line.startswith("|") and words in " ".join(line.split()) and column in header:
+        has = line.startswith("|") and words in " ".join(line.split())
+        if has and column in header:
             matches.append(cells[header.index(column)])
         before = line
     return only(matches, f"row '{words}' of a table with a column '{column}'")
@@ -95,22 +98,27 @@ def records_of(path):
     if name.endswith(".jsonl"):
         return [json.loads(line) for line in text.splitlines()]
     data = json.loads(text)
+    if isinstance(data, dict) and all(isinstance(one, dict) for one in data.values()):
+        data = [{"key": key, **one} for key, one in data.items()]
     return data if isinstance(data, list) else [data]
 
 
 def flattened(record, names):
     """The record once for each element of a list or object that a name is in."""
+    record = {name.replace(" ", "_"): value for name, value in record.items()}
     rows = [record]
     for prefix in sorted({n.partition(".")[0] for n in names if "." in n}):
         inner = record.get(prefix, [])
-        rows = [{**row, **{f"{prefix}.{key}": value for key, value in one.items()}}
-                for row in rows for one in (inner if isinstance(inner, list) else [inner])]
+        inner = inner if isinstance(inner, list) else [inner]
+        named = [{f"{prefix}.{key}": value for key, value in one.items()}
+                 for one in inner]
+        rows = [{**row, **one} for row in rows for one in named]
     return rows
 
 
 def record_value(path, where, formula, over_all=None):
-    terms = [term.partition("=")[::2] for term in re.findall(r"[\w.]+=(?:'[^']*'|\S+)", where)]
-    terms = [(name, value.strip("'")) for name, value in terms]
+    terms = [(name, quoted or plain) for name, quoted, plain in
+             re.findall(r"([\w.]+)=(?:'([^']*)'|(\S+))", where)]
     names = [name for name, _ in terms] + re.findall(r"[a-z_]+\.[\w.]+", formula)
     rows = [row for record in records_of(path) for row in flattened(record, names)
             if all(str(row.get(name)) == value for name, value in terms)]
@@ -119,7 +127,7 @@ def record_value(path, where, formula, over_all=None):
     if not rows:
         raise Wrong(f"record '{where}' matches 0 times")
     tree = formula.replace(".", "__")
-    values = [value_of(tree, {name.replace(".", "__"): value for name, value in row.items()})
+    values = [value_of(tree, {n.replace(".", "__"): value for n, value in row.items()})
               for row in rows]
     return values[0] if over_all is None else OVER_ALL[over_all](values)
 
@@ -130,9 +138,11 @@ def pick(results, words):
     if not path.is_file():
         raise Wrong(f"there is no docs/results/{words[0]}")
     name = path.name.removesuffix(".gz")
-    if len(words) == 2:
-        text = " ".join(text_of(path).split())
-        return number(only(re.findall(words[1], text), f"'{words[1]}'"))
+    if len(words) == 2 or name.endswith(".txt"):
+        matches = re.findall(words[1], " ".join(text_of(path).split()))
+        if matches and words[2:]:
+            return OVER_ALL[words[2]]([number(match) for match in matches])
+        return number(only(matches, f"'{words[1]}'"))
     if name.endswith(".md"):
         return number(cell_of(text_of(path), *words[1:]))
     return record_value(path, *words[1:])
@@ -145,7 +155,8 @@ def value_of(formula, numbers):
         if isinstance(node, ast.Constant) and node.value in UNITS:
             return node.value
         if isinstance(node, ast.Name) and node.id in numbers:
-            return float(numbers[node.id])
+            value = numbers[node.id]
+            return statistics.median(value) if isinstance(value, list) else float(value)
         raise Wrong(f"'{formula}' is not arithmetic on {', '.join(numbers)} and units")
 
     return of(ast.parse(formula, mode="eval").body)
@@ -218,13 +229,14 @@ def line_of(row, table, results):
 
 def paper_of(paper, table, results, found):
     lines = [f"## {paper['name']}", "", paper["about"], "",
-             "| in the paper | claimed there | ours | on, or why there is none | since, 2026 | command |",
+             "| in the paper | claimed there | ours | on, or why there is none "
+             "| since, 2026 | command |",
              "|---|---|---|---|---|---|"]
     missing = places_of(paper["lists"])
     for row in paper["row"]:
         missing -= places_of(row["in"])
-        if unlisted := places_of(row["in"]) - places_of(paper["lists"]):
-            found.append(f"{paper['name']}: {', '.join(sorted(unlisted))} is not listed")
+        for place in sorted(places_of(row["in"]) - places_of(paper["lists"])):
+            found.append(f"{paper['name']}: {place} is not listed")
         try:
             if ("why" in row) == ("ours" in row):
                 raise Wrong("either `ours` or `why` has to be there")
@@ -280,7 +292,8 @@ def page_of(root, table):
 def main(arguments):
     root = pathlib.Path(arguments[0]).resolve()
     page = root / "docs/papers.md"
-    text, count, found = page_of(root, tomllib.loads((root / "docs/papers.toml").read_text()))
+    table = tomllib.loads((root / "docs/papers.toml").read_text())
+    text, count, found = page_of(root, table)
     if arguments[1:] == ["--check"]:
         if not page.is_file() or page.read_text() != text:
             found.append("docs/papers.md is not what tests/docs/papers.py makes")

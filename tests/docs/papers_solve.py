@@ -101,8 +101,9 @@ def micro_batches(book):
     reuse(book, "conv2-5", every, 256, (8, 64, 512), (*POWERS, "all"))
     reuse(book, "conv2 forward", every, 256, (64, 120), (*POWERS, "all"),
           layer="conv2", op="forward")
-    reuse(book, "conv2 forward with Winograd", str(H200 / "alexnet_conv2-5_b256_all_fp32.csv.gz"),
-          256, (64,), (*POWERS, "all"), layer="conv2", op="forward")
+    reuse(book, "conv2 forward with Winograd",
+          H200 / "alexnet_conv2-5_b256_all_fp32.csv.gz", 256, (64,),
+          (*POWERS, "all"), layer="conv2", op="forward")
     reuse(book, "resnet18", resnet18, 128, (8, 64, 512), POWERS)
     reuse(book, "resnet50", resnet50, 32, (8, 16, 32), POWERS)
     division(book, "alexnet", alexnet, 256, (120, 960))
@@ -178,7 +179,8 @@ def memory_plans(book):
             memory(book, f"titanx {model} {policy}", f"onnx/{model}.onnx", 128,
                    "TITANX", policy)
     for policy in ("vdnn-all-p", "vdnn-ext-all-p"):
-        memory(book, f"titanx vgg16-64 {policy}", "onnx/vgg16.onnx", 64, "TITANX", policy)
+        memory(book, f"titanx vgg16-64 {policy}", "onnx/vgg16.onnx", 64, "TITANX",
+               policy)
     for model in ("vgg16", "resnet50", "resnet152"):
         memory(book, f"k40 {model} offloading alone", f"onnx/{model}.onnx", 256, "K40",
                "vdnn-all-m", fuse="paper")

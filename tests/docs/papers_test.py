@@ -69,6 +69,9 @@ class PapersTest(unittest.TestCase):
         (results / "gpu-2026-01-03/rows.json.gz").write_bytes(gzip.compress(json.dumps(
             [{"net": "a", "limits": [{"mib": 8, "us": 4000}, {"mib": 64, "us": 2000}]},
              {"net": "b", "limits": [{"mib": 8, "us": 1000}]}]).encode()))
+        (results / "gpu-2026-01-03/log.txt").write_text("took 3 ms\ntook 5 ms\n")
+        (results / "gpu-2026-01-03/ways.json").write_text(json.dumps(
+            {"net a": {"no limit": {"ms": [3, 9, 4]}}, "net b": {}}))
         (self.root / "tests/x").mkdir(parents=True)
         (self.root / "tests/x/some_test.cc").write_text("TEST(SomeTest, Works)")
         papers.text_of.cache_clear()
@@ -94,7 +97,8 @@ class PapersTest(unittest.TestCase):
 
     def test_writes_a_page_that_its_check_accepts(self):
         status, said, page = self.made()
-        self.assertEqual((status, said), (0, "2 rows: 1 with numbers of ours, 1 with a reason\n"))
+        self.assertEqual(
+            (status, said), (0, "2 rows: 1 with numbers of ours, 1 with a reason\n"))
         self.assertIn("| figure 1 | 2 times | 1.50 times | a GPU "
                       "| [Jan 2](results/solved-2026-01-02.md) | `solve` |", page)
         self.assertEqual(self.made("--check")[0], 0)
@@ -127,6 +131,11 @@ class PapersTest(unittest.TestCase):
             ('"net=a", "limits.us"', ', "count"', "2"),
         ):
             self.assertEqual(self.ours(f'["{rows}", {where}{formula}]'), value)
+        self.assertEqual(
+            self.ours("""["gpu-2026-01-03/ways.json", "key='net a'", "no_limit.ms"]"""),
+            "4")
+        self.assertEqual(
+            self.ours("""['gpu-2026-01-03/log.txt', 'took (\\d+) ms', 'mean']"""), "4")
 
     def test_refuses_what_matches_nothing_or_more_than_once(self):
         page, rows = "gpu-2026-01-03.md", "gpu-2026-01-03/rows.json.gz"
