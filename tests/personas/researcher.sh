@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A researcher with the packages and measurements of an H200: plans in Python and
-# by the command alike, looks at fronts and memory plans, draws them and figures
-# of the papers, and takes plans and measurements from a coordinator.
+# by the command alike, looks at fronts and memory plans, draws them, and takes
+# plans and measurements from a coordinator.
 #
 #   researcher.sh ROOT PYTHON
 source "$(dirname "$0")/common.sh" "$1"
@@ -37,8 +37,6 @@ matplotlib.use("Agg")
 ucudnn.plot_pareto(front).figure.savefig(tmp + "/front.png")
 ucudnn.plot_plan(plan).figure.savefig(tmp + "/plan.svg")
 ucudnn.plot_arena(memory).figure.savefig(tmp + "/arena.png")
-from ucudnn import figures
-figures.draw(data + "/../..", tmp, ["cluster-10"], ["png"])
 PY
 
 # What squeeze-and-excitation and channel shuffling consist of has memory plans.
@@ -69,8 +67,6 @@ says "pool " ucudnn solve memory --network "$tmp/shuffled.onnx" --batch 4 \
 # A report of converted convolutions says which time is whose.
 says "PyTorch     planned" "$python" -c 'import torch, ucudnn.torch
 ucudnn.torch.convert(torch.nn.Conv2d(3, 8, 3), torch.randn(4, 3, 16, 16), workspace_limit="1MiB")'
-
-says "is not a checkout" "$python" -m ucudnn.figures -o "$tmp/figures" --root "$tmp"
 
 # The same from a coordinator, over REST.
 start_coordinator

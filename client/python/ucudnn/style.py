@@ -28,14 +28,6 @@ def new_figure(**size: Any) -> Any:
     return Figure(layout="constrained", **size)
 
 
-def titled(title: str, *, height: float = 3.4) -> Tuple[Any, Any]:
-    """A figure of one plain plot under its title, and the plot's axes."""
-    figure = new_figure(figsize=(8.0, height))
-    axes = plain(figure.add_subplot())
-    axes.set_title(title, loc="left", fontsize="medium")
-    return figure, axes
-
-
 def axes_or_new(axes: Optional[Any], **size: Any) -> Any:
     return new_figure(**size).add_subplot() if axes is None else axes
 
@@ -46,35 +38,6 @@ def plain(axes: Any) -> Any:
     axes.grid(True, color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     return axes
-
-
-def bars(
-    axes: Any,
-    groups: Sequence[str],
-    series: Sequence[Tuple[str, str, Sequence[Optional[float]]]],
-    form: str,
-) -> None:
-    """Groups of bars, one for each series (label, colour, heights), with their
-    heights above them as `form` writes them; None has no bar."""
-    axes.grid(False, axis="x")
-    width = 0.8 / len(series)
-    for index, (label, colour, heights) in enumerate(series):
-        left = width * (index - (len(series) - 1) / 2)
-        shown = [(x, height) for x, height in enumerate(heights) if height is not None]
-        axes.bar(
-            [x + left for x, _ in shown], [height for _, height in shown],
-            width=0.92 * width, color=colour, label=label,
-            hatch="//" if colour == GREY else None, edgecolor="white",
-        )  # fmt: skip
-        for x, height in shown:
-            axes.annotate(
-                form.format(height), (x + left, height), (0, 1),
-                textcoords="offset points", ha="center", va="bottom",
-                fontsize="x-small",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            )  # fmt: skip
-    axes.set_xticks(range(len(groups)))
-    axes.set_xticklabels(groups)
 
 
 def apart(
