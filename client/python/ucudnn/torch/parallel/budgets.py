@@ -80,12 +80,14 @@ class PlannedSteps:
         most: int,
         options: Mapping[str, Any],
     ) -> None:
-        ours, inductor = backend.split_options(options)
+        ours, inductor = backend.split_options(
+            options, options.get("mode"), options.get("options")
+        )
         self.model = backend.compile(
             model, budget=UNBOUNDED if budget is None else budget, **options
         )
         """Compiled within the budget."""
-        self._recorder = Recorder(model, inductor, ours)
+        self._recorder = Recorder(model, ours, inductor)
         if self._recorder.wants_cuda_graphs:
             raise refuse(
                 "share: options", "CUDA graphs, whose memory is not planned",
