@@ -55,7 +55,7 @@ def bars(
     form: str,
 ) -> None:
     """Groups of bars, one for each series (label, colour, heights), with their
-    heights above them as `form` writes them; None has no bar."""
+    heights above them as `form` writes them, "" not at all; None has no bar."""
     axes.grid(False, axis="x")
     width = 0.8 / len(series)
     for index, (label, colour, heights) in enumerate(series):

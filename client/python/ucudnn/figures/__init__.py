@@ -65,29 +65,13 @@ __all__ = [
 
 # By the name of its file.
 FIGURES: Dict[str, Callable[[PathLike], Any]] = {
-    "cluster-6": cluster_6,
-    "cluster-8": cluster_8,
-    "cluster-9": cluster_9,
-    "cluster-10": cluster_10,
-    "cluster-11": cluster_11,
-    "cluster-12": cluster_12,
-    "cluster-13": cluster_13,
-    "ipsj-1": ipsj_1,
-    "ipsj-11": ipsj_11,
-    "vdnn-4": vdnn_4,
-    "vdnn-7": vdnn_7,
-    "vdnn-8": vdnn_8,
-    "vdnn-9": vdnn_9,
-    "vdnn-10": vdnn_10,
-    "modnn-9": modnn_9,
-    "modnn-11": modnn_11,
-    "modnn-12": modnn_12,
-    "modnn-13": modnn_13,
-    "modnn-14": modnn_14,
-    "modnn-17": modnn_17,
-    "hmms-plans": hmms_plans,
-    "hmms-batches": hmms_batches,
-}
+    function.__name__.replace("_", "-"): function
+    for function in (
+        cluster_6, cluster_8, cluster_9, cluster_10, cluster_11, cluster_12, cluster_13,
+        ipsj_1, ipsj_11, vdnn_4, vdnn_7, vdnn_8, vdnn_9, vdnn_10, modnn_9, modnn_11,
+        modnn_12, modnn_13, modnn_14, modnn_17, hmms_plans, hmms_batches,
+    )
+}  # fmt: skip
 
 
 def draw(

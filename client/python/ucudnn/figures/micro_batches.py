@@ -31,6 +31,7 @@ from ucudnn.style import (
     SKY,
     VERMILION,
     YELLOW,
+    bars,
     new_figure,
     plain,
     titled,
@@ -175,27 +176,20 @@ def cluster_11(root: PathLike = ".") -> Any:
         figure.subplots(1, 2), cases
     ):
         measured = profile(root, name)
-        plain(axes).grid(False, axis="x")
+        plain(axes)
         kernels = 15 if batch == 256 else 159  # as the paper counts
-        for x, (limit, whole, split) in enumerate(
-            reuse_plans(measured, batch, limits)
-        ):
-            total = limit * kernels
-            bars = (
-                (whole.total_time_us, GREY, "", "WR, undivided"),
-                (split.total_time_us, BLUE, "", "WR, powerOfTwo"),
-                (division_plan(measured, batch, total).total_time_us, VERMILION,
-                 "//", "WD, powerOfTwo, the same in total"),
-            )  # fmt: skip
-            for place, (time_us, colour, hatch, label) in enumerate(bars):
-                axes.bar(
-                    x + 0.27 * (place - 1), time_us / 1000, width=0.25,
-                    color=colour, hatch=hatch, edgecolor="white",
-                    label=label if x == 0 else None,
-                )  # fmt: skip
+        times = []
+        for limit, whole, split in reuse_plans(measured, batch, limits):
+            within = division_plan(measured, batch, limit * kernels)
+            times.append([p.total_time_us / 1000 for p in (whole, split, within)])
+        labels = ("WR, undivided", "WR, powerOfTwo", "WD, powerOfTwo, the same in total")
+        bars(
+            axes,
+            [f"{m}\n({m * kernels})" for m in limits],
+            list(zip(labels, (GREY, BLUE, VERMILION), zip(*times))),
+            "",
+        )
         axes.set_ylim(top=1.35 * axes.get_ylim()[1])
-        axes.set_xticks(range(len(limits)))
-        axes.set_xticklabels([f"{m}\n({m * kernels})" for m in limits])
         axes.set_xlabel("MiB for each kernel (in total)")
         axes.set_ylabel("convolutions of an iteration (ms)")
         axes.set_title(f"{title}\n{said}", loc="left", fontsize="small")
@@ -217,15 +211,10 @@ def cluster_12(root: PathLike = ".") -> Any:
         f"conv2 and conv3 get {100 * largest / sum(sizes):.1f} %; paper (P100): 93.7 %",
         height=3.6,
     )
-    axes.grid(False, axis="x")
-    axes.bar(range(len(sizes)), sizes, color=BLUE, label="WD, 120 MiB in total")
+    kernels = [short(k) for k in plan.kernels]
+    bars(axes, kernels, [("WD, 120 MiB in total", BLUE, sizes)], "{:.1f}")
     axes.axhline(8, color=VERMILION, linestyle="--", label="WR, 8 MiB each")
-    for x, size in enumerate(sizes):
-        axes.text(x, size, f"{size:.1f}", ha="center", va="bottom", fontsize="x-small")
-    axes.set_xticks(range(len(sizes)))
-    axes.set_xticklabels(
-        [short(k) for k in plan.kernels], rotation=60, ha="right", fontsize="small"
-    )
+    axes.set_xticklabels(kernels, rotation=60, ha="right", fontsize="small")
     axes.set_ylabel("workspace (MiB)")
     axes.legend(frameon=False, fontsize="small")
     return figure

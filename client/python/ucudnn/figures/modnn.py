@@ -192,15 +192,14 @@ def modnn_14(root: PathLike = ".") -> Any:
 def modnn_17(root: PathLike = ".") -> Any:
     """moDNN, figures 17 and 18: four GPUs that share a mini-batch."""
     figure, axes = titled("moDNN on four K40s, batch 256 (device model, predicted)")
-    axes.grid(False, axis="x")
     budgets = (12, 6, 3)
-    said = (3.7, 3.4, 3.1)
     cases = (
         ("VGG-16", "vgg16.onnx", BLUE),
         ("ResNet-152", "resnet152.onnx", ORANGE),
     )
-    for index, (name, model, colour) in enumerate(cases):
-        heights = []
+    series: List[Tuple[str, str, List[Optional[float]]]] = []
+    for name, model, colour in cases:
+        heights: List[Optional[float]] = []
         for budget in budgets:
             plan = memory_plan(
                 root, model, 256, "K40", "modnn", budget=budget * GB, gpus=4,
@@ -211,21 +210,9 @@ def modnn_17(root: PathLike = ".") -> Any:
             )
             assert plan and alone
             heights.append(alone.time_us / plan.time_us)
-        places = [x + 0.27 * (index - 1) for x in range(3)]
-        axes.bar(places, heights, width=0.25, color=colour, label=name)
-        for x, height in zip(places, heights):
-            axes.text(
-                x, height, f"{height:.2f}", ha="center", va="bottom",
-                fontsize="small",
-            )  # fmt: skip
-    axes.bar(
-        [x + 0.27 for x in range(3)], said, width=0.25, color=GREY, hatch="//",
-        edgecolor="white", label="paper, mean of six networks",
-    )  # fmt: skip
-    for x, height in enumerate(said):
-        axes.text(x + 0.27, height, f"{height}", ha="center", va="bottom", fontsize="small")
-    axes.set_xticks(range(3))
-    axes.set_xticklabels([f"{b} GB each" for b in budgets])
+        series.append((name, colour, heights))
+    series.append(("paper, mean of six networks", GREY, [3.7, 3.4, 3.1]))
+    bars(axes, [f"{b} GB each" for b in budgets], series, "{:.2f}")
     axes.set_ylabel("speed-up over one GPU\nwithout a limit")
     axes.set_ylim(0, 5)
     axes.legend(frameon=False, fontsize="small", ncol=3, loc="upper right")
