@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch_common import distance
 from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, OPERATIONS, record
 from ucudnn.torch.convolution.contest import _operands, _run_of
-from ucudnn.torch.convolution.converting import _open
+from ucudnn.torch.convolution.converting import open_device
 from ucudnn.torch.convolution.planned import PlannedCall
 from ucudnn.torch.convolution.swapping import put
 
@@ -89,7 +89,7 @@ class Benchmark:
 
 def planned_calls():
     """By network and layer, with a plan for each operation."""
-    device = _open(torch.device("cuda:0"))
+    device = open_device(torch.device("cuda:0"))
     told = {}
     for network, batch, layers in (
             ("vgg16", 64, VGG_LAYERS), ("alexnet", 256, ALEXNET_LAYERS)):

@@ -72,17 +72,17 @@ class Runs:
     """Counts the plans that run within."""
 
     def __enter__(self):
-        self.count, self._plain = 0, planned.PlannedCall._run
+        self.count, self._plain = 0, planned.PlannedCall.run
 
         def run(call, *rest):
             self.count += 1
             return self._plain(call, *rest)
 
-        planned.PlannedCall._run = run
+        planned.PlannedCall.run = run
         return self
 
     def __exit__(self, *error):
-        planned.PlannedCall._run = self._plain
+        planned.PlannedCall.run = self._plain
 
 
 def type_and_layout(dtype, layout):

@@ -92,7 +92,7 @@ def test_no_more_leaves_than_the_host_has():
 
 def test_convolutions_are_planned_within_the_graph(monkeypatch):
     monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)  # whatever they take
-    monkeypatch.setattr(operators, "_known", {})
+    operators._known.clear()
     losses, gradients, plain = plain_of("cnn")
     training, others = trained("cnn", budget=plain // 2, workspace_limit="1MiB")
     assert len(operators._known) >= 2  # a forward and a backward operator
@@ -110,7 +110,7 @@ def test_convolutions_are_planned_within_the_graph(monkeypatch):
 def test_planned_operators_lay_results_out_as_they_tell(monkeypatch):
     """Inductor gives them operands in other layouts than the plan's."""
     monkeypatch.setattr(contest, "_LEAST_GAIN", -1e9)
-    monkeypatch.setattr(operators, "_known", {})
+    operators._known.clear()
     trained("cnn", workspace_limit="1MiB", budget="1GiB", steps=1)
     for key, planned in operators._known.items():
         call = planned.call

@@ -121,13 +121,13 @@ def test_is_as_exact_as_pytorch(operation):
 
 def runs_of(monkeypatch):
     counted = []
-    plain = planned.PlannedCall._run
+    plain = planned.PlannedCall.run
 
-    def run(self, plan, *rest):
-        counted.append(plan)
-        return plain(self, plan, *rest)
+    def run(self, name, *rest):
+        counted.append(name)
+        return plain(self, name, *rest)
 
-    monkeypatch.setattr(planned.PlannedCall, "_run", run)
+    monkeypatch.setattr(planned.PlannedCall, "run", run)
     return counted
 
 
@@ -391,12 +391,12 @@ def test_converts_for_graphs_what_the_host_would_slow_down(monkeypatch):
 def test_keeps_pytorchs_where_a_plans_result_is_wrong(
     eager, monkeypatch, scale, told
 ):
-    plain = planned.PlannedCall._run
+    plain = planned.PlannedCall.run
 
     def run(self, *rest):
         return plain(self, *rest).mul_(scale)
 
-    monkeypatch.setattr(planned.PlannedCall, "_run", run)
+    monkeypatch.setattr(planned.PlannedCall, "run", run)
     model, x = network(), images()
     done = ucudnn.torch.convert(model, x, quiet=True)
     assert len(done.converted) == (0 if told else 2)

@@ -27,13 +27,13 @@ def cache(tmp_path, monkeypatch, eager):
 def runs(monkeypatch):
     """The plans that ran."""
     counted = []
-    plain = planned.PlannedCall._run
+    plain = planned.PlannedCall.run
 
-    def run(self, plan, *rest):
-        counted.append(plan)
-        return plain(self, plan, *rest)
+    def run(self, name, *rest):
+        counted.append(name)
+        return plain(self, name, *rest)
 
-    monkeypatch.setattr(planned.PlannedCall, "_run", run)
+    monkeypatch.setattr(planned.PlannedCall, "run", run)
     return counted
 
 

@@ -7,6 +7,7 @@ from compiled_models import Broken, Cnn, Gpt, images, tokens
 
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.compiled.job import Options
 from ucudnn.torch.compiled.planning import between
 from ucudnn.torch.compiled.recording import Recorder
 from ucudnn.torch.devices import find_device
@@ -87,7 +88,7 @@ def test_recorded_steps_are_those_that_are_compiled(make, inputs):
     compiled = ucudnn.torch.compile(model, budget="1GiB", compiler="aot_eager")
     for _ in range(2):
         compiled(*inputs()).backward()
-    recorder = Recorder(model, {}, {"compiler": "aot_eager"})
+    recorder = Recorder(model, Options(compiler="aot_eager"), {})
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     step = recorder.step(lambda bare: bare(*inputs()))
     assert step.plain().peak == ucudnn.torch.plan_of(compiled).plain_peak_bytes
@@ -95,7 +96,7 @@ def test_recorded_steps_are_those_that_are_compiled(make, inputs):
 
 
 def test_steps_between_two_have_the_bytes_of_their_batch():
-    recorder = Recorder(Cnn(), {}, {"compiler": "aot_eager"})
+    recorder = Recorder(Cnn(), Options(compiler="aot_eager"), {})
 
     def step(batch):
         torch._dynamo.reset()
@@ -107,14 +108,14 @@ def test_steps_between_two_have_the_bytes_of_their_batch():
     assert sizes[0] == sizes[1]
     assert told.plain().us == pytest.approx(four.plain().us * 2 / 3 + sixteen.plain().us / 3)
     assert between(four, recorder.step(lambda bare: bare(*images())), 0.5)
-    other = Recorder(Broken(), {}, {"compiler": "aot_eager"})
+    other = Recorder(Broken(), Options(compiler="aot_eager"), {})
     assert between(four, other.step(lambda bare: bare(*images())), 0.5) is None
 
 
 def test_more_budget_is_never_slower():
     x, y = images(32)
     torch.manual_seed(1)
-    recorder = Recorder(Cnn(), {}, {"compiler": "aot_eager"})
+    recorder = Recorder(Cnn(), Options(compiler="aot_eager"), {})
     few, many = (
         recorder.step(lambda bare, b=batch: bare(x[:b], y[:b])) for batch in (4, 32)
     )

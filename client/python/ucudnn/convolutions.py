@@ -8,7 +8,7 @@ import functools
 from typing import List, Sequence, Tuple
 
 from ucudnn.errors import error_of
-from ucudnn.library import load
+from ucudnn.library import declared, load
 
 _POINTER = ctypes.c_void_p
 _SIZE = ctypes.c_int64
@@ -16,41 +16,29 @@ _SIZE = ctypes.c_int64
 
 @functools.lru_cache(maxsize=None)
 def _library() -> ctypes.CDLL:
-    library = load("libucudnn_conv.so.1")
-    out = ctypes.POINTER(_POINTER)
+    handle = ctypes.c_void_p
+    made = ctypes.POINTER(handle)
     text = ctypes.c_char_p
-    for name, result, types in (
-        ("last_error", text, []),
-        ("last_least", ctypes.c_int64, []),
-        ("open_gpu", ctypes.c_int, [_POINTER, ctypes.c_int, out]),
-        ("open_cpu", ctypes.c_int, [ctypes.c_int, out]),
-        ("device_kind", text, [_POINTER]),
-        ("close", None, [_POINTER]),
-        ("plan", ctypes.c_int, [_POINTER, text, _SIZE, _SIZE, out]),
-        (
-            "divide",
-            ctypes.c_int,
-            [
-                _POINTER,
-                ctypes.POINTER(text),
-                ctypes.POINTER(_SIZE),
-                ctypes.c_size_t,
-                _SIZE,
-                out,
-            ],
+    status = ctypes.c_int
+    return declared(
+        load("libucudnn_conv.so.1"),
+        "ucudnn_conv_",
+        last_error=(text,),
+        last_least=(_SIZE,),
+        open_gpu=(status, handle, ctypes.c_int, made),
+        open_cpu=(status, ctypes.c_int, made),
+        device_kind=(text, handle),
+        close=(None, handle),
+        plan=(status, handle, text, _SIZE, _SIZE, made),
+        divide=(
+            status, handle, ctypes.POINTER(text), ctypes.POINTER(_SIZE),
+            ctypes.c_size_t, _SIZE, made,
         ),
-        ("workspace", _SIZE, [_POINTER]),
-        ("text", text, [_POINTER]),
-        (
-            "run",
-            ctypes.c_int,
-            [_POINTER] * 5 + [ctypes.c_float] * 2 + [_POINTER, _SIZE],
-        ),
-        ("free", None, [_POINTER]),
-    ):
-        function = getattr(library, f"ucudnn_conv_{name}")
-        function.restype, function.argtypes = result, types
-    return library
+        workspace=(_SIZE, handle),
+        text=(text, handle),
+        run=(status, *[handle] * 5, *[ctypes.c_float] * 2, handle, _SIZE),
+        free=(None, handle),
+    )  # fmt: skip
 
 
 def _check(status: int) -> None:

@@ -139,14 +139,17 @@ class Coordinator:
         forms = {tuple(problem.rsplit("-", 2)[1:]): None for problem in known}
         return Profile(
             [
-                _measurement(kind, network, layer.name, op, layout, problem, row)
+                _measurement(
+                    row, problem, device=kind, network=network, layer=layer.name,
+                    op=op, layout=layout,
+                )
                 for precision, layout in forms
                 for layer in layers
                 for op, problem in layer.problems(precision, layout)
                 for row in known.get(problem, [])
                 if not row.get("stale")
             ]
-        )
+        )  # fmt: skip
 
     def plans(self) -> List[JobPlan]:
         """All plans, without their kernels."""
@@ -309,38 +312,13 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _measurement(
-    kind: str,
-    network: str,
-    layer: str,
-    op: str,
-    layout: str,
-    problem: str,
-    row: Dict[str, Any],
-) -> Measurement:
+def _measurement(row: Dict[str, Any], problem: str, **of_kernel: Any) -> Measurement:
+    others = {name: str(row[name]) for name in _NUMBERS if row.get(name)}
+    if row.get("error_ppt"):
+        others["error"] = str(row["error_ppt"] / 1e12)
+    point = ("precision", "batch", "algorithm", "math", "workspace_bytes", "time_us")
     return Measurement(
-        device=kind,
-        network=network,
-        layer=layer,
-        op=op,
-        precision=row["precision"],
-        layout=layout,
-        batch=row["batch"],
-        algorithm=row["algorithm"],
-        math=row["math"],
-        workspace_bytes=row["workspace_bytes"],
-        time_us=row["time_us"],
-        others={
-            "problem": problem,
-            **{
-                name: str(row[name])
-                for name in _NUMBERS
-                if row.get(name)
-            },
-            **(
-                {"error": str(row["error_ppt"] / 1e12)}
-                if row.get("error_ppt")
-                else {}
-            ),
-        },
+        **of_kernel,
+        **{name: row[name] for name in point},
+        others={"problem": problem, **others},
     )

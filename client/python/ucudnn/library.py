@@ -50,34 +50,47 @@ def load(name: str) -> ctypes.CDLL:
     )
 
 
+def declared(
+    library: ctypes.CDLL, prefix: str, **functions: Sequence[Any]
+) -> ctypes.CDLL:
+    """The library, with the types of each function's result and arguments. An older
+    one lacks what was added since."""
+    for name, (result, *arguments) in functions.items():
+        function = getattr(library, prefix + name, None)
+        if function is not None:
+            function.restype, function.argtypes = result, arguments
+    return library
+
+
 @functools.lru_cache(maxsize=None)
 def _solvers() -> ctypes.CDLL:
-    library = load("libucudnn_solve.so.1")
-    text = [ctypes.c_char_p, ctypes.c_size_t]
+    status = ctypes.c_int
+    text = (ctypes.c_char_p, ctypes.c_size_t)
     request = ctypes.c_char_p
     profile = ctypes.c_void_p
     answer = ctypes.POINTER(ctypes.c_void_p)
-    arguments = {
-        name: [*text, request, answer]
-        for name in ("assign", "allocation", "joint_memory", "recorded_step")
-    }
-    arguments["memory"] = [*text, *text, request, answer]
-    arguments["check_memory_plan"] = [*text, *text, answer]
-    arguments["read_plan"] = [*text, answer]
-    arguments["profile_open"] = [*text, answer, answer]
-    for problem in ("wr", "wd", "pareto", "times"):
-        arguments[f"profile_{problem}"] = [profile, request, answer]
-    arguments["profile_ws"] = [profile, *text, request, answer]
-    arguments["profile_close"] = [profile]
-    for name, types in arguments.items():
-        # An older library lacks what was added since.
-        function = getattr(library, f"ucudnn_solve_{name}", None)
-        if function is not None:
-            function.argtypes = types
-    library.ucudnn_solve_free.argtypes = [ctypes.c_void_p]
-    library.ucudnn_solve_free.restype = None
-    library.ucudnn_solve_last_least.restype = ctypes.c_int64
-    return library
+    asked = (status, *text, request, answer)
+    of_profile = (status, profile, request, answer)
+    return declared(
+        load("libucudnn_solve.so.1"),
+        "ucudnn_solve_",
+        assign=asked,
+        allocation=asked,
+        joint_memory=asked,
+        recorded_step=asked,
+        memory=(status, *text, *text, request, answer),
+        check_memory_plan=(status, *text, *text, answer),
+        read_plan=(status, *text, answer),
+        profile_open=(status, *text, answer, answer),
+        profile_wr=of_profile,
+        profile_wd=of_profile,
+        profile_pareto=of_profile,
+        profile_times=of_profile,
+        profile_ws=(status, profile, *text, request, answer),
+        profile_close=(None, profile),
+        free=(None, ctypes.c_void_p),
+        last_least=(ctypes.c_int64,),
+    )
 
 
 def ask_solver(

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Any,
+    ClassVar,
     Dict,
+    Generic,
     Iterable,
     List,
     Mapping,
@@ -27,6 +30,9 @@ from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, read_bytes
 from ucudnn.library import OpenedProfile
 from ucudnn.shown import Shown, Table
+
+if TYPE_CHECKING:  # a part of Python's typing since 3.11
+    from typing_extensions import Self
 
 _Row = TypeVar("_Row", "Measurement", "Time")
 
@@ -75,33 +81,44 @@ BuffersLike = Union[PathLike, Iterable[Buffer]]
 
 
 @dataclass(repr=False)
-class Profile(Shown):
+class _Rows(Generic[_Row], Shown):
+    """Rows of CSV, in the order of the file."""
+
+    rows: List[_Row] = field(default_factory=list)
+    _row: ClassVar[Any]  # their type
+
+    @classmethod
+    def read(cls, path: PathLike) -> Self:
+        """Reads CSV, plain or gzip. Raises InvalidArgument if it is malformed."""
+        return cls.from_csv(_read_text(path), str(path))
+
+    @classmethod
+    def from_csv(cls, text: str, source: str = "") -> Self:
+        return cls(_read_rows(cls._row, text, source or cls.__name__.lower()))
+
+    def to_csv(self) -> str:
+        return _to_csv(self._row, self.rows)
+
+    def write(self, path: PathLike) -> None:
+        """Writes CSV; compressed if the name ends in .gz."""
+        data = self.to_csv().encode()
+        Path(path).write_bytes(
+            gzip.compress(data) if str(path).endswith(".gz") else data
+        )
+
+
+@dataclass(repr=False)
+class Profile(_Rows[Measurement]):
     """Measurements, in the order of the file. The solvers' library parses them
     once, and again after `rows` changed."""
 
-    rows: List[Measurement] = field(default_factory=list)
+    _row = Measurement
 
     def __post_init__(self) -> None:
         self._opened: Optional[Tuple[List[Measurement], OpenedProfile]] = None
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"rows": self.rows, "_opened": None}
-
-    @classmethod
-    def read(cls, path: PathLike) -> Profile:
-        """Reads CSV, plain or gzip. Raises InvalidArgument if it is malformed."""
-        return cls.from_csv(_read_text(path), str(path))
-
-    @classmethod
-    def from_csv(cls, text: str, source: str = "profile") -> Profile:
-        return cls(_read_rows(Measurement, text, source))
-
-    def to_csv(self) -> str:
-        return _to_csv(Measurement, self.rows)
-
-    def write(self, path: PathLike) -> None:
-        """Writes CSV; compressed if the name ends in .gz."""
-        _write_text(path, self.to_csv())
 
     def where(self, **columns: Any) -> Profile:
         """The rows whose columns have these values: where(layer="conv2")."""
@@ -152,27 +169,11 @@ class Profile(Shown):
 
 
 @dataclass(repr=False)
-class Times(Shown):
-    """Iteration times of GPUs."""
+class Times(_Rows[Time]):
+    """Iteration times of GPUs. Their CSV has the columns gpu, batch, time_us or
+    ms_per_iteration, and optionally model."""
 
-    rows: List[Time] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, path: PathLike) -> Times:
-        """Reads CSV, plain or gzip, with the columns gpu, batch, time_us or
-        ms_per_iteration, and optionally model. Raises InvalidArgument."""
-        return cls.from_csv(_read_text(path), str(path))
-
-    @classmethod
-    def from_csv(cls, text: str, source: str = "times") -> Times:
-        return cls(_read_rows(Time, text, source))
-
-    def to_csv(self) -> str:
-        return _to_csv(Time, self.rows)
-
-    def write(self, path: PathLike) -> None:
-        """Writes CSV; compressed if the name ends in .gz."""
-        _write_text(path, self.to_csv())
+    _row = Time
 
     def _table(self) -> Table:
         counts: Dict[Tuple[str, str], List[Time]] = {}
@@ -199,13 +200,6 @@ def _read_text(path: PathLike) -> str:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path}: {error}") from error
-
-
-def _write_text(path: PathLike, text: str) -> None:
-    data = text.encode()
-    Path(path).write_bytes(
-        gzip.compress(data) if str(path).endswith(".gz") else data
-    )
 
 
 def _to_csv(row_type: Type[_Row], rows: Iterable[_Row]) -> str:

@@ -207,14 +207,16 @@ def _token(path: PathLike) -> str:
 
 
 def _error(place: str, status: int, text: bytes) -> Error:
-    message = f"{place}: {_message(text) or f'HTTP status {status}'}"
+    problem = _problem(text)
+    said = problem.get("detail") or problem.get("title") or f"HTTP status {status}"
+    message = f"{place}: {said}"
     if status in (401, 403):
         return NotAllowed(message, 16 if status == 401 else None)
     if status == 404:
         return NotFound(message)
     if status == 422:
         return NoPlan(message)
-    if status == 409 and _code(text) == "ABORTED":  # measurements are missing
+    if status == 409 and problem.get("code") == "ABORTED":  # measurements are missing
         return Unreachable(message)
     if 400 <= status < 500 and status not in (408, 429, 499):
         return InvalidArgument(message)
@@ -223,25 +225,10 @@ def _error(place: str, status: int, text: bytes) -> Error:
     return Error(message, 13)
 
 
-def _code(text: bytes) -> Optional[str]:
-    """gRPC's code in application/problem+json."""
-    try:
+def _problem(text: bytes) -> Dict[str, Any]:
+    """Of application/problem+json, with gRPC's code; other text as its detail."""
+    with contextlib.suppress(ValueError):
         answer = json.loads(text)
-    except ValueError:
-        return None
-    return answer.get("code") if isinstance(answer, dict) else None
-
-
-def _message(text: bytes) -> str:
-    """Of {"error":{"message":...}}, or of application/problem+json."""
-    shown = text.decode(errors="replace").strip()[:200]
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return shown
-    if not isinstance(answer, dict):
-        return shown
-    error = answer.get("error")
-    if isinstance(error, dict) and error.get("message"):
-        return str(error["message"])
-    return str(answer.get("detail") or answer.get("title") or shown)
+        if isinstance(answer, dict):
+            return answer
+    return {"detail": text.decode(errors="replace").strip()[:200]}

@@ -27,20 +27,8 @@ from types import TracebackType
 from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 from ucudnn.errors import Error, InvalidArgument, error_of
-from ucudnn.library import load
+from ucudnn.library import declared, load
 
-_INTEGERS = ("batch", "first_image", "global_batch", "revision")
-_NUMBERS = ("weight", "predicted_ms", "predicted_step_ms")
-_TEXTS = (
-    "source",
-    "reason",
-    "sum_method",
-    "job_id",
-    "device",
-    "device_kind",
-    "plan_json",
-    "memory_plan",
-)
 _TYPES = {"f": 0, "d": 1}  # of a buffer's elements
 _GPU_TYPES = {"<f4": 0, "<f8": 1}  # of __cuda_array_interface__
 _NO_TYPE = -1
@@ -91,60 +79,45 @@ def _memory_of(gradients: Any) -> _Memory:
 
 @functools.lru_cache(maxsize=None)
 def _library() -> ctypes.CDLL:
-    library = load("libucudnn.so.0")
-    pointer = ctypes.c_void_p
+    handle = ctypes.c_void_p
+    made = ctypes.POINTER(handle)
+    text = ctypes.c_char_p
+    return declared(
+        load("libucudnn.so.0"),
+        "ucudnn_",
+        last_error_message=(text, handle),
+        last_error_least=(ctypes.c_int64, handle),
+        options_create=(ctypes.c_int, made),
+        options_destroy=(None, handle),
+        options_set=(ctypes.c_int, handle, text, text),
+        session_init_f=(ctypes.c_int, ctypes.c_int, handle, made),
+        session_note=(text, handle, ctypes.c_size_t),
+        session_report_step=(ctypes.c_int, handle, ctypes.c_double),
+        session_refresh=(ctypes.c_int, handle, ctypes.POINTER(ctypes.c_int)),
+        session_allreduce=(
+            ctypes.c_int, handle, handle, ctypes.c_size_t, ctypes.c_int,
+        ),
+        session_allreduce_device=(
+            ctypes.c_int, handle, handle, ctypes.c_size_t, ctypes.c_int, handle,
+        ),
+        session_finalize=(ctypes.c_int, handle),
+        **{f"session_{name}": (result, handle) for name, result in _told.items()},
+    )  # fmt: skip
 
-    def declare(name: str, result: Any, *arguments: Any) -> None:
-        function = getattr(library, f"ucudnn_{name}")
-        function.restype = result
-        function.argtypes = arguments
 
-    declare("last_error_message", ctypes.c_char_p, pointer)
-    declare("last_error_least", ctypes.c_int64, pointer)
-    declare("options_create", ctypes.c_int, ctypes.POINTER(pointer))
-    declare("options_destroy", None, pointer)
-    declare(
-        "options_set", ctypes.c_int, pointer, ctypes.c_char_p, ctypes.c_char_p
-    )
-    declare(
-        "session_init_f",
-        ctypes.c_int,
-        ctypes.c_int,
-        pointer,
-        ctypes.POINTER(pointer),
-    )
-    for name in ("rank", "size"):
-        declare(f"session_{name}", ctypes.c_int, pointer)
-    for name in _INTEGERS:
-        declare(f"session_{name}", ctypes.c_int64, pointer)
-    for name in _NUMBERS:
-        declare(f"session_{name}", ctypes.c_double, pointer)
-    for name in _TEXTS:
-        declare(f"session_{name}", ctypes.c_char_p, pointer)
-    declare("session_note", ctypes.c_char_p, pointer, ctypes.c_size_t)
-    declare("session_report_step", ctypes.c_int, pointer, ctypes.c_double)
-    declare(
-        "session_refresh", ctypes.c_int, pointer, ctypes.POINTER(ctypes.c_int)
-    )
-    declare(
-        "session_allreduce",
-        ctypes.c_int,
-        pointer,
-        pointer,
-        ctypes.c_size_t,
-        ctypes.c_int,
-    )
-    declare(
-        "session_allreduce_device",
-        ctypes.c_int,
-        pointer,
-        pointer,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        pointer,
-    )
-    declare("session_finalize", ctypes.c_int, pointer)
-    return library
+# The results of functions that tell something of a session.
+_told: Dict[str, Any] = {}
+
+
+def _tells(name: str, result: Any, doc: str) -> Any:
+    """A property by `ucudnn_session_NAME`."""
+    _told[name] = result
+
+    def get(session: Session) -> Any:
+        value = session._get(name)
+        return (value or b"").decode() if result is ctypes.c_char_p else value
+
+    return property(get, doc=doc)
 
 
 class Session:
@@ -206,86 +179,58 @@ class Session:
             raise Error("the session is finalised", 9)
         return getattr(_library(), f"ucudnn_session_{name}")(self._session)
 
-    def _text(self, name: str) -> str:
-        text: bytes = self._get(name) or b""
-        return text.decode()
-
-    @property
-    def rank(self) -> int:
-        return int(self._get("rank"))
-
-    @property
-    def size(self) -> int:
-        return int(self._get("size"))
-
-    @property
-    def batch(self) -> int:
-        """This rank's images of each mini-batch; 0 if it is left out."""
-        return int(self._get("batch"))
-
-    @property
-    def first_image(self) -> int:
-        """The index of its first image in the mini-batch of all ranks."""
-        return int(self._get("first_image"))
-
-    @property
-    def global_batch(self) -> int:
-        """The mini-batch size over all ranks."""
-        return int(self._get("global_batch"))
-
-    @property
-    def weight(self) -> float:
-        """The factor that allreduce applies to this rank's gradients."""
-        return float(self._get("weight"))
-
-    @property
-    def predicted_ms(self) -> float:
+    rank: int = _tells("rank", ctypes.c_int, "This rank's number.")
+    size: int = _tells("size", ctypes.c_int, "The number of ranks.")
+    batch: int = _tells(
+        "batch", ctypes.c_int64,
+        "This rank's images of each mini-batch; 0 if it is left out.",
+    )  # fmt: skip
+    first_image: int = _tells(
+        "first_image", ctypes.c_int64,
+        "The index of its first image in the mini-batch of all ranks.",
+    )  # fmt: skip
+    global_batch: int = _tells(
+        "global_batch", ctypes.c_int64, "The mini-batch size over all ranks."
+    )
+    weight: float = _tells(
+        "weight", ctypes.c_double,
+        "The factor that allreduce applies to this rank's gradients.",
+    )  # fmt: skip
+    predicted_ms: float = _tells(
+        "predicted_ms", ctypes.c_double,
         """Predicted time of this rank's step in milliseconds: of convolutions only,
-        or, with memory plans, of the whole iteration; 0 if nothing was measured."""
-        return float(self._get("predicted_ms"))
-
-    @property
-    def predicted_step_ms(self) -> float:
-        """predicted_ms of the slowest rank."""
-        return float(self._get("predicted_step_ms"))
-
-    @property
-    def revision(self) -> int:
-        """1 at first; changes with each plan that refresh() adopts."""
-        return int(self._get("revision"))
-
-    @property
-    def source(self) -> str:
-        """"plan file", "coordinator", "cache" or "undivided"."""
-        return self._text("source")
-
-    @property
-    def reason(self) -> str:
-        """Where the plan comes from and why no better one is used; one line."""
-        return self._text("reason")
-
-    @property
-    def sum_method(self) -> str:
+        or, with memory plans, of the whole iteration; 0 if nothing was measured.""",
+    )  # fmt: skip
+    predicted_step_ms: float = _tells(
+        "predicted_step_ms", ctypes.c_double, "predicted_ms of the slowest rank."
+    )
+    revision: int = _tells(
+        "revision", ctypes.c_int64,
+        "1 at first; changes with each plan that refresh() adopts.",
+    )  # fmt: skip
+    source: str = _tells(
+        "source", ctypes.c_char_p,
+        '"plan file", "coordinator", "cache" or "undivided".',
+    )  # fmt: skip
+    reason: str = _tells(
+        "reason", ctypes.c_char_p,
+        "Where the plan comes from and why no better one is used; one line.",
+    )  # fmt: skip
+    sum_method: str = _tells(
+        "sum_method", ctypes.c_char_p,
         """How the last gradients were summed, and why not by NCCL.
 
-        One line; empty before the first sum.
-        """
-        return self._text("sum_method")
-
-    @property
-    def job_id(self) -> str:
-        """The job's id in `ucudnn show job`."""
-        return self._text("job_id")
-
-    @property
-    def device(self) -> str:
-        """The id of this rank's device."""
-        return self._text("device")
-
-    @property
-    def device_kind(self) -> str:
-        """The kind of this rank's device."""
-        return self._text("device_kind")
+        One line; empty before the first sum.""",
+    )  # fmt: skip
+    job_id: str = _tells(
+        "job_id", ctypes.c_char_p, "The job's id in `ucudnn show job`."
+    )
+    device: str = _tells("device", ctypes.c_char_p, "The id of this rank's device.")
+    device_kind: str = _tells(
+        "device_kind", ctypes.c_char_p, "The kind of this rank's device."
+    )
+    _plan_json: str = _tells("plan_json", ctypes.c_char_p, "")
+    _memory_plan: str = _tells("memory_plan", ctypes.c_char_p, "")
 
     @property
     def notes(self) -> List[str]:
@@ -301,7 +246,7 @@ class Session:
     @property
     def plan(self) -> Dict[str, Any]:
         """The plan of all ranks, as `ucudnn show plan -o json` prints it."""
-        plan: Dict[str, Any] = json.loads(self._text("plan_json"))
+        plan: Dict[str, Any] = json.loads(self._plan_json)
         return plan
 
     @property
@@ -309,7 +254,7 @@ class Session:
         """This rank's memory plan, as `ucudnn solve memory -o json` prints it,
         with its training graph as "graph"; None if it has none. The header
         ucudnn/ucudnn.h tells the order that makes executing it safe."""
-        text = self._text("memory_plan")
+        text = self._memory_plan
         plan: Optional[Dict[str, Any]] = json.loads(text) if text else None
         return plan
 

@@ -66,8 +66,7 @@ def solve_wr(
     malformed.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = opened_of(profile).ask("wr", request=request)
-    return decode(WorkspacePlan, answer, "answer")
+    return _planned("wr", profile, request)
 
 
 def solve_wd(
@@ -81,8 +80,7 @@ def solve_wd(
     of the workspace (section III-C). Arguments are as of solve_wr.
     """
     request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = opened_of(profile).ask("wd", request=request)
-    return decode(WorkspacePlan, answer, "answer")
+    return _planned("wd", profile, request)
 
 
 def solve_ws(
@@ -108,16 +106,8 @@ def solve_ws(
     """
     contents, name = network_of(model)
     request = _request(batch, workspace_limit, batch_policy, rows)
-    answer = opened_of(profile).ask(
-        "ws",
-        contents,
-        request={
-            **request,
-            "network_name": name,
-            "input_shapes": shapes_of(input_shape),
-        },
-    )
-    return decode(WorkspacePlan, answer, "answer")
+    request.update(network_name=name, input_shapes=shapes_of(input_shape))
+    return _planned("ws", profile, request, contents)
 
 
 def pareto(
@@ -153,6 +143,13 @@ def iteration_times(
     request = _request(batch, workspace_limit, batch_policy, rows)
     answer = opened_of(profile).ask("times", request=request)
     return {point["batch"]: point["time_us"] for point in answer["times"]}
+
+
+def _planned(
+    problem: str, profile: ProfileLike, request: Mapping[str, Any], *inputs: bytes
+) -> WorkspacePlan:
+    answer = opened_of(profile).ask(problem, *inputs, request=request)
+    return decode(WorkspacePlan, answer, "answer")
 
 
 def _request(

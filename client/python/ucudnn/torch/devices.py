@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import os
 import platform
-import socket
 from dataclasses import dataclass
 from typing import Any, ContextManager, Iterable, Optional
 
@@ -89,12 +88,7 @@ def _gpu_kind(device: torch.device) -> str:
 
 def _gpu_name(index: int) -> str:
     found = torch.cuda.get_device_properties(index)
-    uuid = getattr(found, "uuid", None)
-    if uuid is not None:
-        return f"{'MIG' if ' MIG ' in found.name else 'GPU'}-{uuid}"
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    name = visible[index].strip() if index < len(visible) else ""
-    return f"{socket.gethostname()} GPU {name or index}"
+    return f"{'MIG' if ' MIG ' in found.name else 'GPU'}-{found.uuid}"
 
 
 class _Resource(ctypes.Structure):
@@ -130,8 +124,10 @@ def slice_units(device: torch.device) -> Optional[int]:
 
 
 def current_stream(device: torch.device) -> int:
-    """Of a GPU, as a cudaStream_t."""
+    """Of a GPU, as a cudaStream_t; 0 on the CPU."""
+    if device.type != "cuda":
+        return 0
     # PyTorch's own code generators call the first, which takes a tenth.
-    if device.index is not None and hasattr(torch._C, "_cuda_getCurrentRawStream"):
+    if device.index is not None:
         return int(torch._C._cuda_getCurrentRawStream(device.index))
     return int(torch.cuda.current_stream(device).cuda_stream)

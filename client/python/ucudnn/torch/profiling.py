@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import statistics
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
 from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.devices import find_device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
+from ucudnn.torch.timing import laps
 
 Step = Callable[[int], Any]
 
@@ -77,26 +79,28 @@ def profile(
     found = find_device(device, kind)
     objects = stateful(step, keep)
     with unchanged(objects, found.device):
-        taken = None
-        if found.device.type == "cuda":
-            taken = torch.empty(
-                2 * gradient_bytes(objects),
-                dtype=torch.uint8,
-                device=found.device,
-            )
-        try:
+        with occupied(found.device, 2 * gradient_bytes(objects)):
             return _measured(step, wanted, found.device, found.kind)
-        finally:
-            if taken is not None:
-                # Training gets memory that is not cut up.
-                del taken
-                torch.cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def occupied(device: torch.device, size: int) -> Iterator[None]:
+    """Within it so many bytes of a GPU's memory are taken. Afterwards training gets
+    memory that is not cut up."""
+    if device.type != "cuda":
+        yield
+        return
+    taken = torch.empty(size, dtype=torch.uint8, device=device)
+    try:
+        yield
+    finally:
+        del taken
+        torch.cuda.empty_cache()
 
 
 def _measured(
     step: Step, batches: List[int], device: torch.device, kind: str
 ) -> StepProfile:
-    clock = StepClock(device)
     times: Dict[int, float] = {}
     fits, ends = 0, None
     warm = False
@@ -105,9 +109,9 @@ def _measured(
             ends = batch
             break
         if not warm:
-            _warm_up(step, batch, clock)
+            _warm_up(step, batch, device)
             warm = True
-        times[batch] = median_ms(step, batch, clock)
+        times[batch] = median_ms(step, batch, device)
         fits = batch
     if ends is None:
         return StepProfile(kind, times)
@@ -121,7 +125,7 @@ def _measured(
         fits -= -(-fits // _SPARED)
     times = {b: ms for b, ms in times.items() if b <= fits}
     if fits > 0 and fits not in times:
-        times[fits] = median_ms(step, fits, clock)
+        times[fits] = median_ms(step, fits, device)
     return StepProfile(kind, times, fits)
 
 
@@ -153,48 +157,21 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _warm_up(step: Step, batch: int, clock: StepClock) -> None:
+def _warm_up(step: Step, batch: int, device: torch.device) -> None:
     begun = time.monotonic()
     while time.monotonic() - begun < _WARM_UP_S:
-        clock.laps(lambda: step(batch), 2)
+        laps(device, lambda: step(batch), 2)
 
 
-def median_ms(step: Step, batch: int, clock: StepClock) -> float:
+def median_ms(step: Step, batch: int, device: torch.device) -> float:
     """Of repeats until it is known to half a percent or a second has passed."""
-    clock.laps(lambda: step(batch), 1)
-    laps: List[float] = []
+    laps(device, lambda: step(batch), 1)
+    times: List[float] = []
     begun = time.monotonic()
-    while len(laps) < _MOST:
-        laps += clock.laps(lambda: step(batch), _LEAST)
-        low, middle, high = statistics.quantiles(laps, n=4)
-        error = (high - low) / 2 / len(laps) ** 0.5
+    while len(times) < _MOST:
+        times += laps(device, lambda: step(batch), _LEAST)
+        low, middle, high = statistics.quantiles(times, n=4)
+        error = (high - low) / 2 / len(times) ** 0.5
         if error < _ERROR * middle or time.monotonic() - begun > _ENOUGH_S:
             break
-    return statistics.median(laps)
-
-
-class StepClock:
-    """Times steps that follow one another on a device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def laps(self, run: Callable[[], Any], count: int) -> List[float]:
-        """The milliseconds of each of `count` runs; waits for the last."""
-        if self._device.type != "cuda":
-            times = [time.perf_counter()]
-            for _ in range(count):
-                run()
-                times.append(time.perf_counter())
-            return [(b - a) * 1e3 for a, b in zip(times, times[1:])]
-        stream = torch.cuda.current_stream(self._device)
-        events = [stream.record_event(_event())]
-        for _ in range(count):
-            run()
-            events.append(stream.record_event(_event()))
-        events[-1].synchronize()
-        return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)
+    return statistics.median(times)

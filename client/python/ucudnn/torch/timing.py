@@ -1,4 +1,4 @@
-"""Times of alternatives on one device, measured in turns."""
+"""A device's clock, and times of alternatives on it, measured in turns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,48 @@ _GROUP_MS = 3.0
 _MOST_RUNS = 30
 # Cycles in which the host enqueues one run, generously.
 _HEAD_START = 200_000
+
+
+def mark(device: torch.device) -> Any:
+    """A point in time on the device's current stream; on a CPU, now."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    with current(device):
+        event.record()
+    return event
+
+
+def ms_between(begin: Any, end: Any) -> float:
+    """Of two marks, whose device has reached both."""
+    if isinstance(begin, float):
+        return float(end - begin) * 1e3
+    return float(begin.elapsed_time(end))
+
+
+def laps(device: torch.device, run: Callable[[], Any], count: int) -> List[float]:
+    """The milliseconds of each of `count` runs that follow one another; waits for the
+    last."""
+    marks = [mark(device)]
+    for _ in range(count):
+        run()
+        marks.append(mark(device))
+    if device.type == "cuda":
+        marks[-1].synchronize()
+    return [ms_between(a, b) for a, b in zip(marks, marks[1:])]
+
+
+def besides(device: torch.device, run: Callable[[], Any]) -> int:
+    """The bytes that a run takes of a GPU's memory at once, besides operands and what
+    it returns."""
+    run()  # chooses its algorithm
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    result = run()
+    most = torch.cuda.max_memory_allocated(device)
+    taken = most - torch.cuda.memory_allocated(device)
+    del result
+    return int(taken)
 
 
 class Time(NamedTuple):
@@ -60,18 +102,14 @@ def _once(
     run: Callable[[], Any], device: torch.device, count: int, head_start: int
 ) -> float:
     """Milliseconds of one run, the mean of `count`."""
-    if device.type != "cuda":
-        begun = time.perf_counter()
-        for _ in range(count):
-            run()
-        return (time.perf_counter() - begun) * 1e3 / count
-    start = torch.cuda.Event(enable_timing=True)
-    end = torch.cuda.Event(enable_timing=True)
+    gpu = device.type == "cuda"
     with current(device):
-        torch.cuda._sleep(head_start * count)
-        start.record()
+        if gpu:
+            torch.cuda._sleep(head_start * count)
+        begin = mark(device)
         for _ in range(count):
             run()
-        end.record()
-    end.synchronize()
-    return start.elapsed_time(end) / count
+        end = mark(device)
+    if gpu:
+        end.synchronize()
+    return ms_between(begin, end) / count

@@ -11,16 +11,11 @@ from ucudnn.errors import InvalidArgument
 from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import private
-from ucudnn.torch.compiled.job import Job, raises
+from ucudnn.torch.compiled.job import Job, Options, raises
 from ucudnn.torch.compiled.plans import CompiledPlan
 
 _jobs: weakref.WeakKeyDictionary[Any, Job] = weakref.WeakKeyDictionary()
 _by_options: Dict[Any, Job] = {}
-# Those of the backend "ucudnn" that are not Inductor's.
-_OPTIONS = (
-    "budget", "workspace_limit", "enforce_limit", "host_budget", "allow", "quiet",
-    "compiler",
-)  # fmt: skip
 
 
 def compile(
@@ -63,16 +58,15 @@ def compile(
     with the least as its `least`. If planning itself fails, that is one warning, and
     the model is compiled without a plan. Raises InvalidArgument.
     """
-    ours: Dict[str, Any] = {
-        "budget": budget, "workspace_limit": workspace_limit,
-        "enforce_limit": enforce_limit, "host_budget": host_budget, "allow": allow,
-        "quiet": quiet, "compiler": compiler,
-    }  # fmt: skip
+    ours = Options(
+        budget, workspace_limit, enforce_limit, host_budget, allow, quiet, compiler
+    )
     if model is None:
         return lambda one: compile(
-            one, mode=mode, options=options, dynamic=dynamic, **ours, **keywords
-        )
-    job = Job(_inductor_options(compiler, mode, options, dynamic), **ours)
+            one, mode=mode, options=options, dynamic=dynamic, **ours._asdict(),
+            **keywords,
+        )  # fmt: skip
+    job = Job(ours, _inductor_options(compiler, mode, options))
     compiled = torch.compile(model, backend=job.backend, dynamic=dynamic, **keywords)
     _jobs[compiled] = job
     if isinstance(model, torch.nn.Module):
@@ -80,21 +74,16 @@ def compile(
     return compiled
 
 
-def split_options(given: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """What `compile` is given, as Job's options and Inductor's."""
-    ours = {name: given[name] for name in _OPTIONS if name in given}
-    compiler = ours.get("compiler", "inductor")
-    inductor = _inductor_options(
-        compiler, given.get("mode"), given.get("options"), False
-    )
-    return ours, inductor
+def split_options(
+    given: Mapping[str, Any], mode: Optional[str], inductor: Optional[Mapping[str, Any]]
+) -> Tuple[Options, Dict[str, Any]]:
+    """Ours among what is given, and Inductor's."""
+    ours = Options(**{name: given[name] for name in Options._fields if name in given})
+    return ours, _inductor_options(ours.compiler, mode, inductor)
 
 
 def _inductor_options(
-    compiler: str,
-    mode: Optional[str],
-    options: Optional[Mapping[str, Any]],
-    dynamic: Optional[bool] = None,
+    compiler: str, mode: Optional[str], options: Optional[Mapping[str, Any]]
 ) -> Dict[str, Any]:
     if compiler != "inductor":
         for name, value in (("mode", mode), ("options", options)):
@@ -105,7 +94,7 @@ def _inductor_options(
                 )  # fmt: skip
         return {}
     try:
-        return private.inductor_options(mode, options or {}, dynamic)
+        return private.inductor_options(mode, options or {})
     except RuntimeError as error:
         told = str(error).partition(", known options")[0]
         raise InvalidArgument(f"compile: mode or options: {told}") from error
@@ -122,14 +111,12 @@ def backend(
     are those of ucudnn.torch.compile; others are Inductor's."""
     given = dict(options or {})
     key = (mode, *sorted(map(str, given.items())))
-    ours = {name: given.pop(name) for name in _OPTIONS if name in given}
     if key not in _by_options:
+        others = {n: v for n, v in given.items() if n not in Options._fields}
         try:
-            compiler = ours.get("compiler", "inductor")
-            job = Job(_inductor_options(compiler, mode, given), **ours)
+            _by_options[key] = Job(*split_options(given, mode, others))
         except InvalidArgument as error:
             return raises(error)
-        _by_options[key] = job
     return _by_options[key].backend(module, inputs)
 
 

@@ -129,13 +129,12 @@ def _found(graph: Any) -> List[_Found]:
 def _replace(graph: Any, one: _Found, planned: PlannedCall) -> None:
     """Leaves the node where its result has another layout than the operator's."""
     node, call = one.node, one.call
-    geometry = [list(call.stride), list(call.padding), list(call.dilation), call.groups]
     with graph.inserting_before(node):
         if FORWARD in one.operations:
             taken, weight, bias = node.args[:3]
             new = private.inserted(
                 graph, torch.ops.ucudnn.convolution.default, taken, weight, None,
-                *geometry, planned.key,
+                *call.geometry, planned.key,
             )  # fmt: skip
             if bias is not None:
                 shifts = [1, -1] + [1] * (len(call.filter) - 2)
@@ -145,7 +144,7 @@ def _replace(graph: Any, one: _Found, planned: PlannedCall) -> None:
             gradient, taken, weight, *_, wanted = node.args
             new = private.inserted(
                 graph, torch.ops.ucudnn.convolution_backward.default, gradient, taken,
-                weight, *geometry, planned.key, list(wanted),
+                weight, *call.geometry, planned.key, list(wanted),
             )  # fmt: skip
     if not _same_layout(node, new):
         graph.erase_node(new)

@@ -9,7 +9,7 @@ import logging
 import math
 import operator
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -19,7 +19,7 @@ from ucudnn.torch.devices import find_device
 from ucudnn.torch.parallel.cache import StepCache, keep
 from ucudnn.torch.profiling import out_of_memory
 from ucudnn.torch.saved.links import link_of
-from ucudnn.torch.timing import times_of
+from ucudnn.torch.timing import besides, times_of
 
 _log = logging.getLogger("ucudnn.torch.compile")
 
@@ -106,8 +106,7 @@ class Costs:
 
     def _run(self, node: Any, size: int) -> float:
         try:
-            positional, named = tree_map(self._real, (node.args, node.kwargs))
-            run = {"node": lambda: node.target(*positional, **named)}
+            run = {"node": self._runs(node)}
             return times_of(run, self.device, rounds=3)["node"].ms * 1e3
         except Exception as error:  # of an operator that needs other values
             if not out_of_memory(error):
@@ -117,18 +116,14 @@ class Costs:
     def _taken(self, node: Any) -> float:
         """At least 1."""
         try:
-            positional, named = tree_map(self._real, (node.args, node.kwargs))
-            node.target(*positional, **named)  # chooses its algorithm
-            torch.cuda.synchronize(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-            results = node.target(*positional, **named)
-            most = torch.cuda.max_memory_allocated(self.device)
-            taken = most - torch.cuda.memory_allocated(self.device)
-            del results
+            return max(1.0, besides(self.device, self._runs(node)))
         except Exception as error:
             _log.debug("%s was not measured: %s", node.target, error)
             return 1.0
-        return max(1.0, taken)
+
+    def _runs(self, node: Any) -> Callable[[], Any]:
+        positional, named = tree_map(self._real, (node.args, node.kwargs))
+        return lambda: node.target(*positional, **named)
 
     def _real(self, argument: Any) -> Any:
         if not isinstance(argument, torch.fx.Node):

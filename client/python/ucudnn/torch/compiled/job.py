@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from typing import (
@@ -32,7 +31,7 @@ from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.compiled.describing import Description, described
 from ucudnn.torch.compiled.memory import Watch, free_budget, surroundings
 from ucudnn.torch.compiled.naming import breaks_of, named
-from ucudnn.torch.compiled.planning import Choice, Layout, Part, Way, planned
+from ucudnn.torch.compiled.planning import Choice, Layout, Part, Step, Way, fastest
 from ucudnn.torch.compiled.plans import CompiledPlan, PlannedValue
 
 _log = logging.getLogger("ucudnn.torch.compile")
@@ -49,6 +48,18 @@ _PLANS_THAT_GAIN = 2
 _APART = 0.1
 # Steps that are watched at most, if others than the planned one come between.
 _MOST_STEPS = 20
+
+
+class Options(NamedTuple):
+    """Those of ucudnn.torch.compile that are not Inductor's."""
+
+    budget: Optional[Size] = None
+    workspace_limit: Optional[Size] = None
+    enforce_limit: bool = False
+    host_budget: Optional[Size] = None
+    allow: Optional[Sequence[str]] = None
+    quiet: bool = False
+    compiler: str = "inductor"
 
 
 class Tried(NamedTuple):
@@ -70,7 +81,7 @@ class Graph:
         self.layout: Optional[Layout] = None  # by the plan
         self.captured = False  # it runs as CUDA graphs
         self.calls = 1  # in a step
-        self.saved: List[str] = []  # names of nodes
+        self.saved: List[str] = []  # names of the nodes that the backward pass finds
         self.inputs: Sequence[Any] = ()  # while it is compiled
         self.planned = True  # unless that failed, or it has no backward pass
         self._compiled_for: Any = None
@@ -123,12 +134,15 @@ class Graph:
         _log.debug("compiled in %.1f s", time.monotonic() - begun)
 
     def rewrite(self, graph: Any) -> None:
+        """Replaces what gains by planned convolutions."""
         try:
             self.job.convolutions.rewrite(graph)
         except Exception as error:
             self.job.warn(error, "PyTorch's convolutions stay")
 
     def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
+        """The nodes of the joint graph to save between its passes, instead of PyTorch's
+        choice `saved`, where the forward pass returns `outputs`."""
         if not self.planned:
             return saved
         first = self.described is None
@@ -139,9 +153,6 @@ class Graph:
         if first:
             self.job.plan(self)
         return applied(graph, told, self.layout)
-
-    def split(self, saved: List[str]) -> None:
-        self.saved = saved
 
 
 class Dispatcher:
@@ -166,39 +177,26 @@ class Dispatcher:
 class Job:
     """The graphs of one model or function, and their plan."""
 
-    def __init__(
-        self,
-        options: Mapping[str, Any],  # of Inductor
-        *,
-        budget: Optional[Size] = None,
-        workspace_limit: Optional[Size] = None,
-        enforce_limit: bool = False,
-        host_budget: Optional[Size] = None,
-        allow: Optional[Sequence[str]] = None,
-        compiler: str = "inductor",
-        quiet: bool = False,
-    ) -> None:
-        if compiler not in _COMPILERS:
+    def __init__(self, options: Options, inductor: Mapping[str, Any]) -> None:
+        self.compiler = options.compiler
+        if self.compiler not in _COMPILERS:
             known = " and ".join(map(repr, _COMPILERS))
-            raise refuse("compile: compiler", repr(compiler), f"{known} are accepted")
+            raise refuse(
+                "compile: compiler", repr(self.compiler), f"{known} are accepted"
+            )
         private.warn_untried()
-        self._again = functools.partial(
-            Job, dict(options), budget=budget, workspace_limit=workspace_limit,
-            enforce_limit=enforce_limit, host_budget=host_budget, allow=allow,
-            compiler=compiler, quiet=quiet,
-        )  # fmt: skip
-        self.budget = None if budget is None else parse_size(budget)
-        self.compiler = compiler
-        self.quiet = quiet
-        self.options = dict(options)
-        if enforce_limit and workspace_limit is None:
+        self._given = options, dict(inductor)
+        self.budget = _bytes(options.budget)
+        self.quiet = options.quiet
+        self.options = dict(inductor)
+        limit = _bytes(options.workspace_limit)
+        if options.enforce_limit and limit is None:
             raise refuse(
                 "compile: enforce_limit", True, "with a workspace_limit, it is accepted"
             )
-        limit = None if workspace_limit is None else parse_size(workspace_limit)
-        self.convolutions = Convolutions(limit, enforce_limit)
-        self.host_budget = None if host_budget is None else parse_size(host_budget)
-        self.allow = _allowed(allow, self.host_budget)
+        self.convolutions = Convolutions(limit, options.enforce_limit)
+        self.host_budget = _bytes(options.host_budget)
+        self.allow = _allowed(options.allow, self.host_budget)
         if "offload" in self.allow:
             if self.wants_cuda_graphs:
                 raise refuse(
@@ -225,7 +223,7 @@ class Job:
 
     def __reduce__(self) -> Any:
         """Copies of a compiled model, and pickles, get plans of their own."""
-        return self._again, ()
+        return Job, self._given
 
     def backend(self, module: Any, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         """What torch.compile calls with each graph. Errors of planning are raised by
@@ -297,9 +295,8 @@ class Job:
         budget = free_budget(self._device) if self.budget is None else self.budget
         begun = time.monotonic()
         try:
-            choice = planned(
-                parts, self._watch.around, budget, self._scales, self._way()
-            )
+            step = Step(parts, self._watch.around, self._scales)
+            choice = fastest(step, budget, self._way())
         except NoPlan as error:
             told = f"{error}{breaks_of(g.module for g in graphs)}"
             raise NoPlan(told, error.least) from error
@@ -496,6 +493,10 @@ class Job:
                 "%s: %s: %s", what, type(error).__name__, error,
                 exc_info=_log.isEnabledFor(logging.DEBUG),
             )  # fmt: skip
+
+
+def _bytes(size: Optional[Size]) -> Optional[int]:
+    return None if size is None else parse_size(size)
 
 
 def _allowed(

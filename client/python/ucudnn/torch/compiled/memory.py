@@ -13,6 +13,7 @@ from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.calibrating import Measured
 from ucudnn.torch.compiled.costs import bytes_of
 from ucudnn.torch.compiled.planning import Choice, Surroundings
+from ucudnn.torch.timing import mark, ms_between
 
 # Without a budget, one in so many bytes is left free.
 _MARGIN = 16
@@ -137,7 +138,7 @@ class Watch:
 
         def median(passes: List[List[Tuple[Any, Any]]]) -> float:
             return 1e3 * statistics.median(
-                sum(a.elapsed_time(b) for a, b in one) for one in passes
+                sum(ms_between(a, b) for a, b in one) for one in passes
             )
 
         return Measured(
@@ -169,11 +170,7 @@ class Watch:
         self._after = max(self._after, self._reset())
 
     def _event(self) -> Any:
-        if not self._gpu:
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))
-        return event
+        return mark(self._device) if self._gpu else None
 
     def forward(self, graph: Any, arguments: Sequence[Any]) -> Any:
         if not self.order:

@@ -132,16 +132,6 @@ class Choice(NamedTuple):
         )
 
 
-def planned(
-    parts: Sequence[Part],
-    around: Surroundings,
-    budget: Optional[int],
-    scales: Scales = Scales(),
-    way: Way = Way(),
-) -> Choice:
-    return fastest(Step(parts, around, scales), budget, way)
-
-
 def fastest(step: Step, budget: Optional[int], way: Way = Way()) -> Choice:
     """The fastest plan within `budget` bytes; without one, or where PyTorch's choice
     needs no more, that. If what leaves exceeds the host's budget, nothing does. Raises

@@ -11,7 +11,7 @@ import torch
 from ucudnn.sizes import size_text, time_text
 from ucudnn.torch.compiled.memory import kept_by_graphs
 from ucudnn.torch.compiled.offloading import seen_on_host
-from ucudnn.torch.profiling import StepClock
+from ucudnn.torch.timing import laps
 
 # A GPU that computes in less than this part of a step waits for the host.
 _BUSY = 0.9
@@ -115,15 +115,15 @@ class CompiledPlan:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
-            laps = StepClock(self.device).laps(step, steps)
+            times = laps(self.device, step, steps)
             peak = torch.cuda.max_memory_allocated(self.device)
             kept = kept_by_graphs(self.device)
             kernels_ms = _kernels_ms(step, self.device)
         else:
-            laps = StepClock(self.device).laps(step, steps)
+            times = laps(self.device, step, steps)
             peak, predicted = self._saved(step), self.saved_bytes
         return CompiledCheck(
-            statistics.median(laps), peak, self.predicted_ms, predicted, kernels_ms, kept,
+            statistics.median(times), peak, self.predicted_ms, predicted, kernels_ms, kept,
         )  # fmt: skip
 
     def _saved(self, step: Callable[[], Any]) -> int:

@@ -16,7 +16,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Protocol,
     Sequence,
     Tuple,
 )
@@ -27,20 +26,6 @@ TRIED = ("2.11", "2.13")
 
 _log = logging.getLogger("ucudnn.torch.compile")
 _partitioning = threading.RLock()
-
-
-class Planner(Protocol):
-    """Chooses what a joint graph saves between its passes."""
-
-    def rewrite(self, graph: Any) -> None:
-        """May replace its operators first."""
-
-    def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
-        """The nodes to save, instead of PyTorch's choice `saved`, where the forward
-        pass returns `outputs`. May add nodes to the backward pass."""
-
-    def split(self, saved: List[str]) -> None:
-        """The names of what the backward pass finds."""
 
 
 def warn_untried() -> None:
@@ -58,10 +43,10 @@ _warned: set[str] = set()
 
 
 def partition(
-    module: Any, inputs: Any, planner: Planner, **keywords: Any
+    planner: Any, module: Any, inputs: Any, **keywords: Any
 ) -> Tuple[Any, Any]:
     """The forward and backward graph of a joint graph, as torch.compile splits it but
-    for the values that the planner has saved."""
+    for the values that the planner, a job.Graph, has saved."""
     from torch._functorch import partitioners
 
     count = keywords["num_fwd_outputs"]
@@ -80,23 +65,20 @@ def partition(
             )
         finally:
             partitioners.choose_saved_values_set = plain
-    planner.split([n.name for n in backward.graph.find_nodes(op="placeholder")])
+    planner.saved = [n.name for n in backward.graph.find_nodes(op="placeholder")]
     return forward, backward
 
 
 def compile_graph(
     module: Any,
     inputs: Sequence[Any],
-    planner: Planner,
+    planner: Any,
     compiler: str,
     options: Dict[str, Any],
 ) -> Callable[..., Any]:
     """Compiles one of Dynamo's graphs by Inductor or, without generating code, by
     "aot_eager"; it must be a copy, since compilers change it."""
-
-    def split(module: Any, inputs: Any, **keywords: Any) -> Tuple[Any, Any]:
-        return partition(module, inputs, planner, **keywords)
-
+    split = functools.partial(partition, planner)
     # What AOTAutograd caches was split by an earlier plan.
     with torch._functorch.config.patch(enable_autograd_cache=False), _layouts_chosen():
         if compiler == "aot_eager":
@@ -201,13 +183,13 @@ def saved_by_operators(node: Any) -> int:
 
 
 def inductor_options(
-    mode: Optional[str], options: Mapping[str, Any], dynamic: Optional[bool]
+    mode: Optional[str], options: Mapping[str, Any]
 ) -> Dict[str, Any]:
     """Of a mode of torch.compile, and of options, which count more. Raises
     RuntimeError for those that Inductor does not know."""
     if mode is None and not options:
         return {}
-    return dict(torch._TorchCompileInductorWrapper(mode, dict(options), dynamic).config)
+    return dict(torch._TorchCompileInductorWrapper(mode, dict(options), None).config)
 
 
 # Inductor's option: whether graphs run as CUDA graphs.

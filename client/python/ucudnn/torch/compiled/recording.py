@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence
 
 from ucudnn.errors import Error
 from ucudnn.torch.compiled import private
-from ucudnn.torch.compiled.job import Graph, Job
+from ucudnn.torch.compiled.job import Graph, Job, Options
 from ucudnn.torch.compiled.planning import (
     Choice,
     Part,
@@ -24,13 +24,12 @@ class _Described(Exception):
 
 
 class Recorder(Job):
-    """Describes the graphs of one model. `options` are those of Inductor, and `ours`
-    Job's."""
+    """Describes the graphs of one model."""
 
     def __init__(
-        self, model: Any, options: Mapping[str, Any], ours: Mapping[str, Any]
+        self, model: Any, options: Options, inductor: Mapping[str, Any]
     ) -> None:
-        super().__init__(options, budget=UNBOUNDED, **ours)
+        super().__init__(options._replace(budget=UNBOUNDED), inductor)
         self._model = model
         self._graphs: List[Graph] = []
 

@@ -27,6 +27,10 @@ _PRECISIONS = {
 }
 
 
+# Stride, padding, dilation and groups, as PyTorch's operators take them.
+Geometry = Tuple[List[int], List[int], List[int], int]
+
+
 class Call(NamedTuple):
     """All that the plans of a convolution depend on."""
 
@@ -63,6 +67,10 @@ class Call(NamedTuple):
     @property
     def layout_name(self) -> str:
         return "NCHW" if self.layout == torch.contiguous_format else "NHWC"
+
+    @property
+    def geometry(self) -> Geometry:
+        return [*self.stride], [*self.padding], [*self.dilation], self.groups
 
     def problem(self, operation: str) -> str:
         """The text form that libucudnn_conv reads."""

@@ -13,7 +13,7 @@ from ucudnn.convolutions import Convolution, ConvolutionDevice
 from ucudnn.errors import Error
 from ucudnn.torch.convolution.calls import DATA, FILTER, FORWARD, Call
 from ucudnn.torch.convolution.planned import PlannedCall
-from ucudnn.torch.timing import Time, times_of
+from ucudnn.torch.timing import Time, besides, times_of
 
 # A plan is taken if it is faster by more than this and the noise.
 _LEAST_GAIN = 0.02
@@ -92,13 +92,7 @@ class Contest:
         key = (call, name)
         if key not in self._workspaces:
             run = _run_of(PlannedCall(call, {}), name, _operands(call))
-            run()  # chooses the algorithm
-            torch.cuda.reset_peak_memory_stats(call.device)
-            result = run()
-            peak = torch.cuda.max_memory_allocated(call.device)
-            left = torch.cuda.memory_allocated(call.device)
-            del result
-            self._workspaces[key] = peak - left
+            self._workspaces[key] = besides(call.device, run)
         return self._workspaces[key]
 
     def decide(self, call: Call, operation: Operation, limit: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
@@ -25,6 +25,7 @@ from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import take, why_not, why_other
 from ucudnn.torch.devices import current, device_of, slice_units
+from ucudnn.torch.nested import tensors_in
 from ucudnn.torch.timing import Time, times_of
 
 _devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
@@ -120,9 +121,10 @@ def _planned(
             "a model with convolutions is accepted",
         )
     layers = _layers(model, seen, device)
-    with torch.no_grad(), torch.random.fork_rng(
-        devices=[device] if device.type == "cuda" else []
-    ), _without_autocast(device):
+    gpus = [device] if device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(gpus), torch.autocast(
+        device.type, enabled=False
+    ):
         plan_layers(layers, contest, limit, total, enforces)
     return Conversion(model, layers)
 
@@ -172,10 +174,6 @@ def open_device(device: torch.device) -> ConvolutionDevice:
         else:
             _devices[key] = ConvolutionDevice.cpu(torch.get_num_threads())
     return _devices[key]
-
-
-def _without_autocast(device: torch.device) -> Any:
-    return torch.autocast(device.type, enabled=False)
 
 
 def _why_nothing() -> str:
@@ -279,23 +277,7 @@ def _compare_passes(
 
 def _backward(model: torch.nn.Module, output: Any) -> None:
     """The gradients of all parameters, which are left alone."""
-    found = [value.float().sum() for value in _differentiable(output)]
+    found = [t.float().sum() for t in tensors_in(output) if t.requires_grad]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if found and parameters:
         torch.autograd.grad(sum(found), parameters, allow_unused=True)
-
-
-def _differentiable(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors within `value` that need a gradient. Must not be a closure that
-    calls itself: such a cycle would keep the tensors' graph until Python collects
-    garbage, and with it the parameters' accumulators on this stream, which then
-    break the capture of a CUDA graph on another."""
-    if isinstance(value, torch.Tensor):
-        if value.requires_grad:
-            yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _differentiable(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _differentiable(item)

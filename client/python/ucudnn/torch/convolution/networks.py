@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +17,11 @@ from ucudnn.torch.convolution.places import Places, unwrapped
 _PLAIN = (
     "name", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w", "stride_h",
     "stride_w", "groups",
+)  # fmt: skip
+# Of depth, height and width.
+_EXTENTS = (
+    ("D", "H", "W"), ("T", "R", "S"), ("pad_d", "pad_h", "pad_w"),
+    ("stride_d", "stride_h", "stride_w"), ("dilation_d", "dilation_h", "dilation_w"),
 )  # fmt: skip
 _DILATION = ("dilation_h", "dilation_w")
 _DEPTH = ("D", "T", "pad_d", "stride_d", "dilation_d")
@@ -94,29 +99,12 @@ def _meta_state(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
     return state
 
 
-class _Row(NamedTuple):
-    """A convolution; extents have depth, height and width, as far as it has
-    them."""
-
-    name: str
-    channels: int
-    extent: Sequence[int]
-    filters: int
-    filter: Sequence[int]
-    padding: Sequence[int]
-    stride: Sequence[int]
-    dilation: Sequence[int]
-    groups: int
-    transposed: bool
-    needs_input_gradient: bool
-
-
 class _Recorder(TorchDispatchMode):
     """Notes each convolution that runs, and in which module."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: List[_Row] = []
+        self.rows: List[Dict[str, Any]] = []  # of the CSV, with all columns
         self._places = Places()
         self.following = self._places.following
         self._names: Dict[str, int] = {}
@@ -145,32 +133,36 @@ class _Recorder(TorchDispatchMode):
         self._names[name] = self._names.get(name, 0) + 1
         if self._names[name] > 1:
             name = f"{name}#{self._names[name]}"
+        row = {
+            "name": name, "C": large.shape[1], "K": weight.shape[0], "groups": groups,
+            "transposed": int(transposed),
+            "needs_input_gradient": int(
+                taken.requires_grad or not torch.is_grad_enabled()
+            ),
+        }  # fmt: skip
         axes = weight.dim() - 2
-        self.rows.append(
-            _Row(
-                name,
-                large.shape[1],
-                list(large.shape[2:]),
-                weight.shape[0],
-                list(weight.shape[2:]),
-                per_axis(padding, axes),
-                per_axis(stride, axes),
-                per_axis(dilation, axes),
-                groups,
-                bool(transposed),
-                taken.requires_grad or not torch.is_grad_enabled(),
-            )
-        )
+        for columns, values, neutral in zip(
+            _EXTENTS,
+            (
+                large.shape[2:], weight.shape[2:], per_axis(padding, axes),
+                per_axis(stride, axes), per_axis(dilation, axes),
+            ),
+            (1, 1, 0, 1, 1),
+        ):  # fmt: skip
+            # Of one dimension: the width.
+            filled = [neutral, *values] if axes == 1 else values
+            row.update(zip(columns[-len(filled) :], filled))
+        self.rows.append(row)
 
 
-def _csv(rows: List[_Row]) -> str:
+def _csv(rows: List[Dict[str, Any]]) -> str:
     columns = list(_PLAIN)
-    if any(d != 1 for row in rows for d in row.dilation):
+    if any(row.get(name, 1) != 1 for row in rows for name in _EXTENTS[-1]):
         columns += _DILATION
-    if any(len(row.extent) == 3 for row in rows):
+    if any("D" in row for row in rows):
         columns += _DEPTH
     if any(
-        row.transposed or row.needs_input_gradient != (i > 0)
+        row["transposed"] or row["needs_input_gradient"] != (i > 0)
         for i, row in enumerate(rows)
     ):
         columns += _FLAGS
@@ -179,26 +171,5 @@ def _csv(rows: List[_Row]) -> str:
         text, columns, lineterminator="\n", extrasaction="ignore"
     )
     writer.writeheader()
-    writer.writerows(_fields(row) for row in rows)
+    writer.writerows(rows)
     return text.getvalue()
-
-
-def _fields(row: _Row) -> Dict[str, Any]:
-    def last(values: Sequence[int], neutral: int) -> List[int]:
-        return [neutral, *values][-2:]  # of one dimension: the width
-
-    extent, size = last(row.extent, 1), last(row.filter, 1)
-    padding, stride = last(row.padding, 0), last(row.stride, 1)
-    dilation = last(row.dilation, 1)
-    fields: Dict[str, Any] = {
-        "name": row.name, "C": row.channels, "H": extent[0], "W": extent[1],
-        "K": row.filters, "R": size[0], "S": size[1], "pad_h": padding[0],
-        "pad_w": padding[1], "stride_h": stride[0], "stride_w": stride[1],
-        "groups": row.groups, "dilation_h": dilation[0],
-        "dilation_w": dilation[1], "transposed": int(row.transposed),
-        "needs_input_gradient": int(row.needs_input_gradient),
-    }  # fmt: skip
-    if len(row.extent) == 3:
-        depths = (row.extent, row.filter, row.padding, row.stride, row.dilation)
-        fields.update(zip(_DEPTH, (values[0] for values in depths)))
-    return fields

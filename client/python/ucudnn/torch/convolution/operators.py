@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Dict, Iterator, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -45,109 +46,71 @@ def runs_operators() -> bool:
     return _here.as_operators
 
 
-def _convolution(
+def convolution_by_torch(
     taken: torch.Tensor,
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
+    geometry: Sequence[Any],  # as of Call
 ) -> torch.Tensor:
-    planned = _known.get(key)
-    if planned is not None:
-        # Inductor may lay the operands out otherwise than they were planned.
-        result: torch.Tensor = planned.forward(taken, weight, bias)
-        return result.contiguous(memory_format=layout_of(taken, weight))
-    # Compiled by another process, which had a plan.
+    stride, padding, dilation, groups = geometry
     return torch.ops.aten.convolution(
         taken, weight, bias, stride, padding, dilation, False, [0] * len(stride),
         groups,
     )  # fmt: skip
 
 
-def _convolution_backward(
+def backward_by_torch(
     gradient: torch.Tensor,
     taken: torch.Tensor,
     weight: torch.Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-    wanted: Any,
-) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    planned = _known.get(key)
-    told: Any
-    if planned is not None:
-        told = planned.backward(gradient, taken, weight, wanted)
+    geometry: Sequence[Any],  # as of Call
+    wanted: Sequence[bool],
+) -> Any:
+    stride, padding, dilation, groups = geometry
+    return torch.ops.aten.convolution_backward(
+        gradient, taken, weight, [weight.shape[0]], stride, padding, dilation, False,
+        [0] * len(stride), groups, list(wanted),
+    )  # fmt: skip
+
+
+# Both lay results out as the operands, which Inductor may lay out otherwise than they
+# were planned. A key that is not known is of another process, or of fake tensors.
+def _convolution(
+    known: Mapping[str, Any],
+    taken: torch.Tensor,
+    weight: torch.Tensor,
+    bias: Optional[torch.Tensor],
+    *rest: Any,
+) -> torch.Tensor:
+    *geometry, key = rest
+    planned = known.get(key)
+    if planned is None:
+        result = convolution_by_torch(taken, weight, bias, geometry)
     else:
-        told = torch.ops.aten.convolution_backward(
-            gradient, taken, weight, [weight.shape[0]], stride, padding,
-            dilation, False, [0] * len(stride), groups, list(wanted),
-        )  # fmt: skip
-    layout, nothing = layout_of(taken, weight), gradient.new_empty(0)
-    data, filter_, shift = (nothing.clone() if t is None else t for t in told)
+        result = planned.forward(taken, weight, bias)
+    return result.contiguous(memory_format=layout_of(taken, weight))
+
+
+def _convolution_backward(
+    known: Mapping[str, Any],
+    gradient: torch.Tensor,
+    taken: torch.Tensor,
+    weight: torch.Tensor,
+    *rest: Any,
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    *geometry, key, wanted = rest
+    planned = known.get(key)
+    if planned is None:
+        told = backward_by_torch(gradient, taken, weight, geometry, wanted)
+    else:
+        told = planned.backward(gradient, taken, weight, wanted)
+    layout = layout_of(taken, weight)
+    data, filter_, shift = (gradient.new_empty(0) if t is None else t for t in told)
     if wanted[0]:
         data = data.contiguous(memory_format=layout)
     if wanted[1]:
         filter_ = filter_.contiguous(memory_format=layout)
     return data, filter_, shift
-
-
-def _fake_convolution(
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    bias: Optional[torch.Tensor],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-) -> torch.Tensor:
-    extents = [
-        (size + 2 * p - d * (width - 1) - 1) // s + 1
-        for size, width, p, d, s in zip(
-            taken.shape[2:], weight.shape[2:], padding, dilation, stride
-        )
-    ]
-    return torch.empty(
-        [taken.shape[0], weight.shape[0], *extents],
-        dtype=taken.dtype,
-        device=taken.device,
-        memory_format=layout_of(taken, weight),
-    )
-
-
-def _fake_convolution_backward(
-    gradient: torch.Tensor,
-    taken: torch.Tensor,
-    weight: torch.Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    key: str,
-    wanted: Any,
-) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    layout = layout_of(taken, weight)
-
-    def like(shape: Any, is_wanted: bool) -> torch.Tensor:
-        if not is_wanted:
-            return gradient.new_empty(0)
-        return torch.empty(
-            list(shape),
-            dtype=gradient.dtype,
-            device=gradient.device,
-            memory_format=layout,
-        )
-
-    return (
-        like(taken.shape, wanted[0]),
-        like(weight.shape, wanted[1]),
-        gradient.new_empty([weight.shape[0]] if wanted[2] else [0]),
-    )
 
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -176,12 +139,12 @@ library.define(
     "convolution_backward(Tensor gradient, Tensor input, Tensor weight, "
     f"{_SCHEMA}, bool[] wanted) -> (Tensor, Tensor, Tensor)"
 )
-for _name, _kernel, _fake in (
-    ("convolution", _convolution, _fake_convolution),
-    ("convolution_backward", _convolution_backward, _fake_convolution_backward),
+for _name, _kernel in (
+    ("convolution", _convolution),
+    ("convolution_backward", _convolution_backward),
 ):
-    library.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ucudnn::{_name}", _fake, lib=library)
+    library.impl(_name, partial(_kernel, _known), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ucudnn::{_name}", partial(_kernel, {}), lib=library)
 torch.library.register_autograd(
     "ucudnn::convolution",
     _backward,

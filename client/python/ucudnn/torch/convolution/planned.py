@@ -26,7 +26,12 @@ from ucudnn.torch.convolution.observed import (
     is_observed,
     is_transformed,
 )
-from ucudnn.torch.convolution.operators import remember, runs_operators
+from ucudnn.torch.convolution.operators import (
+    backward_by_torch,
+    convolution_by_torch,
+    remember,
+    runs_operators,
+)
 from ucudnn.torch.devices import current_stream
 
 ALIGNMENT = 16
@@ -57,11 +62,7 @@ class PlannedCall:
         ]
         # The same in every process, since compiled code may be kept.
         self.key = hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-        self._geometry = (
-            list(call.stride),
-            list(call.padding),
-            list(call.dilation),
-        )
+        self.geometry = call.geometry
         self._shifts = (1, call.filter[0]) + (1,) * (len(call.filter) - 2)
         self._axes = (0, *range(2, len(call.input)))
 
@@ -100,11 +101,7 @@ class PlannedCall:
         out = self._planned(FORWARD, taken, weight)
         if out is not None:
             return out if bias is None else out.add_(bias.view(self._shifts))
-        stride, padding, dilation = self._geometry
-        return torch.ops.aten.convolution(
-            taken, weight, bias, stride, padding, dilation, False,
-            [0] * len(stride), self.call.groups,
-        )  # fmt: skip
+        return convolution_by_torch(taken, weight, bias, self.geometry)
 
     def backward(
         self,
@@ -125,23 +122,10 @@ class PlannedCall:
             wanted[0] and data is None, wanted[1] and filter_ is None, False
         ]  # fmt: skip
         if any(left):
-            others = self.backward_by_torch(gradient, taken, weight, left)
+            others = backward_by_torch(gradient, taken, weight, self.geometry, left)
             data = others[0] if left[0] else data
             filter_ = others[1] if left[1] else filter_
         return data, filter_, shift
-
-    def backward_by_torch(
-        self,
-        gradient: torch.Tensor,
-        taken: torch.Tensor,
-        weight: torch.Tensor,
-        wanted: Sequence[bool],
-    ) -> Any:
-        stride, padding, dilation = self._geometry
-        return torch.ops.aten.convolution_backward(
-            gradient, taken, weight, [self.call.filter[0]], stride, padding,
-            dilation, False, [0] * len(stride), self.call.groups, list(wanted),
-        )  # fmt: skip
 
     def _planned(
         self, name: str, a: torch.Tensor, b: torch.Tensor
@@ -165,20 +149,9 @@ class PlannedCall:
     def run(
         self, name: str, a: torch.Tensor, b: torch.Tensor
     ) -> Optional[torch.Tensor]:
-        """The operation by its plan; None if the operands are not as it needs
-        them. Raises Error if it fails."""
-        return self._run(self.plans[name], a, b, self._shapes[name])
-
-    def _run(
-        self,
-        plan: Convolution,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        shape: Tuple[int, ...],
-    ) -> Optional[torch.Tensor]:
-        """Enqueues the plan on the current stream; None if the operands are not
-        as it needs them."""
-        call = self.call
+        """The operation by its plan, enqueued on the current stream; None if the
+        operands are not as it needs them. Raises Error if it fails."""
+        call, plan = self.call, self.plans[name]
         a = a.contiguous(memory_format=call.layout)
         b = b.contiguous(memory_format=call.layout)
         first, second = a.data_ptr(), b.data_ptr()
@@ -186,23 +159,17 @@ class PlannedCall:
             return None
         device = call.device
         out = torch.empty(
-            shape, dtype=call.dtype, device=device, memory_format=call.layout
-        )
+            self._shapes[name], dtype=call.dtype, device=device,
+            memory_format=call.layout,
+        )  # fmt: skip
         # Freed here, and given to nobody else before this stream is through.
         size = plan.workspace
         workspace = torch.empty(size, dtype=torch.uint8, device=device)
         plan.run(
-            stream_of(device), first, second, out.data_ptr(),
+            current_stream(device), first, second, out.data_ptr(),
             workspace.data_ptr(), size,
         )  # fmt: skip
         return out
-
-
-def stream_of(device: torch.device) -> int:
-    """The current stream, as libucudnn_conv takes it."""
-    if device.type != "cuda":
-        return 0
-    return current_stream(device)
 
 
 class _Convolution(torch.autograd.Function):
@@ -230,8 +197,8 @@ class _Convolution(torch.autograd.Function):
             or not is_memory(gradient, taken, weight)
         ):
             # Somebody differentiates, maps or records the gradients.
-            told = ctx.planned.backward_by_torch(
-                gradient, taken, weight, wanted
+            told = backward_by_torch(
+                gradient, taken, weight, ctx.planned.geometry, wanted
             )
             return (*(g if w else None for g, w in zip(told, wanted)), None)
         return (*ctx.planned.backward(gradient, taken, weight, wanted), None)
@@ -279,9 +246,7 @@ def _by_operator(
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
 ) -> torch.Tensor:
-    call = one.call
     result: torch.Tensor = torch.ops.ucudnn.convolution(
-        taken, weight, bias, list(call.stride), list(call.padding),
-        list(call.dilation), call.groups, one.key,
-    )  # fmt: skip
+        taken, weight, bias, *one.geometry, one.key
+    )
     return result

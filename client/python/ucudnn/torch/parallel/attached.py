@@ -18,7 +18,6 @@ from ucudnn.torch.parallel.hook import (
     HookState,
     OwnTime,
     narrow,
-    weighted_sum,
 )
 from ucudnn.torch.parallel.idle import using_all_parameters
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
@@ -74,7 +73,7 @@ class Attached:
         # a hook that held the DDP would keep the model for ever.
         self._state.after_end = _weakly(self._after_exchange)
         try:
-            ddp.register_comm_hook(self._state, weighted_sum)
+            ddp.register_comm_hook(self._state, HookState.reduce)
         except (RuntimeError, TypeError, ValueError) as error:
             raise refuse(
                 "attach: model",

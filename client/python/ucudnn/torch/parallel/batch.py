@@ -37,7 +37,7 @@ def _images_in(value: Any) -> Optional[int]:
         return None
     if listed and not items:
         return 0
-    found = next(filter(_is_known, map(_images_in, items)), None)
+    found = next((n for n in map(_images_in, items) if n is not None), None)
     alike = listed and len(set(map(_kind_of, items))) == 1
     if alike and found is not None and found != len(items):
         raise refuse(
@@ -55,10 +55,6 @@ def _kind_of(item: Any) -> Any:
     if isinstance(item, torch.Tensor):
         return (item.dim(), item.dtype)
     return type(item)
-
-
-def _is_known(images: Optional[int]) -> bool:
-    return images is not None
 
 
 def part_of(value: Any, images: int, part: slice) -> Any:

@@ -17,7 +17,7 @@ from ucudnn.torch.compiled.planning import Choice, Step, between, without_slack
 from ucudnn.torch.compiled.recording import UNBOUNDED, Recorder
 from ucudnn.torch.devices import Device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
-from ucudnn.torch.profiling import StepClock, StepProfile, median_ms, out_of_memory
+from ucudnn.torch.profiling import StepProfile, median_ms, occupied, out_of_memory
 
 Loss = Callable[[Any, int], torch.Tensor]
 _MOST_STEPS = 100  # until a plan is settled
@@ -80,12 +80,14 @@ class PlannedSteps:
         most: int,
         options: Mapping[str, Any],
     ) -> None:
-        ours, inductor = backend.split_options(options)
+        ours, inductor = backend.split_options(
+            options, options.get("mode"), options.get("options")
+        )
         self.model = backend.compile(
             model, budget=UNBOUNDED if budget is None else budget, **options
         )
         """Compiled within the budget."""
-        self._recorder = Recorder(model, inductor, ours)
+        self._recorder = Recorder(model, ours, inductor)
         if self._recorder.wants_cuda_graphs:
             raise refuse(
                 "share: options", "CUDA graphs, whose memory is not planned",
@@ -148,26 +150,16 @@ class PlannedSteps:
     def _as_in_training(self) -> Iterator[None]:
         """Within it memory is taken as by DDP's copy of the gradients, by those of an
         earlier pass, and by the optimizer's state."""
-        objects = stateful(self._loss, self._keep)
-        with unchanged(objects, self._device.device):
-            taken = None
-            if self._device.device.type == "cuda":
-                size = gradient_bytes(objects)
-                if self._optimizer is not None:
-                    for parameter in self._bare.parameters():
-                        if parameter.requires_grad:
-                            parameter.grad = torch.zeros_like(parameter)
-                    self._optimize()
-                taken = torch.empty(
-                    size * (2 if self._optimizer else 2 + _STATE),
-                    dtype=torch.uint8, device=self._device.device,
-                )  # fmt: skip
-            try:
+        objects, device = stateful(self._loss, self._keep), self._device.device
+        copies = 2 if self._optimizer else 2 + _STATE
+        with unchanged(objects, device):
+            if device.type == "cuda" and self._optimizer is not None:
+                for parameter in self._bare.parameters():
+                    if parameter.requires_grad:
+                        parameter.grad = torch.zeros_like(parameter)
+                self._optimize()
+            with occupied(device, copies * gradient_bytes(objects)):
                 yield
-            finally:
-                if taken is not None:
-                    del taken
-                    torch.cuda.empty_cache()
 
     def _optimize(self) -> None:
         if self._optimizer is not None:
@@ -189,7 +181,7 @@ class PlannedSteps:
                     break
             if (told.measured_peak_bytes or 0) > self._bound:
                 raise NoPlan("the measured peak", told.measured_peak_bytes)
-            return median_ms(step, batch, StepClock(self._device.device))
+            return median_ms(step, batch, self._device.device)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise

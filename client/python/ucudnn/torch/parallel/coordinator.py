@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
+from ucudnn.coordinator import Coordinator
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
-from ucudnn.rest import Rest, path_of
+from ucudnn.rest import Rest
 from ucudnn.shown import PREDICTED
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import RankShare, SharePlan, even_shares
@@ -17,11 +18,11 @@ _WITHIN_S = 5.0
 def kind_of_gpu(url: str, gpu: str) -> str:
     """The kind of the GPU with this UUID. Raises InvalidArgument if the
     coordinator knows no such device, Error if it cannot be reached."""
-    devices = list(Rest(url, timeout=_WITHIN_S).entries(path_of("devices")))
+    devices = _client(url).devices()
     for device in devices:
-        if gpu and device.get("id") == gpu:
-            return str(device["kind"])
-    kinds = sorted({str(device.get("kind")) for device in devices})
+        if gpu and device.id == gpu:
+            return device.kind
+    kinds = sorted({device.kind for device in devices})
     raise refuse(
         "share: kind",
         f"the coordinator knows no device {gpu or 'of this rank'}",
@@ -36,9 +37,8 @@ def coordinators_plan(
     convolutions only, not PyTorch's whole step. If the coordinator has no plan or
     cannot be reached, even shares, with the reason, which is also warned of.
     Raises InvalidArgument as the coordinator says."""
-    request = {"network": network, "batch": batch, "device_kinds": kinds}
     try:
-        plan = Rest(url, timeout=_WITHIN_S).post(path_of("plans"), request)
+        plan = _client(url).make_plan(network, batch, device_kinds=kinds, measure=False)
     except (InvalidArgument, NotAllowed):
         raise
     except Error as error:
@@ -48,17 +48,16 @@ def coordinators_plan(
             [(images, None) for images in even_shares(batch, len(kinds))], [why]
         )
     return _plan(
-        [(int(told.get("batch", 0)), _ms(told)) for told in plan["ranks"]],
         [
-            f"plan {plan.get('id')} of {url}, {PREDICTED}",
-            *plan.get("reasons", []),
+            (rank.batch, rank.workspace and rank.workspace.total_time_us / 1e3 or None)
+            for rank in plan.ranks
         ],
+        [f"plan {plan.id} of {url}, {PREDICTED}", *plan.reasons],
     )
 
 
-def _ms(rank: Dict[str, Any]) -> Optional[float]:
-    us = (rank.get("workspace") or {}).get("total_time_us")
-    return us / 1e3 if us else None
+def _client(url: str) -> Coordinator:
+    return Coordinator(Rest(url, timeout=_WITHIN_S))
 
 
 def _plan(

@@ -38,7 +38,7 @@ def _facts(step: Callable[..., Any]) -> Iterator[str]:
         elif isinstance(value, torch.Tensor):
             yield f"{name}: {_form(value)}"
         elif isinstance(value, torch.nn.Module):
-            yield f"{name}: {_text(value)}"
+            yield f"{name}: {_ADDRESS.sub('', repr(value))}"
             for tensor_name, tensor in value.state_dict().items():
                 if isinstance(tensor, torch.Tensor):
                     yield f"{name}.{tensor_name}: {_form(tensor)}"
@@ -51,10 +51,6 @@ def _facts(step: Callable[..., Any]) -> Iterator[str]:
 def _form(tensor: torch.Tensor) -> str:
     # The order of strides is the layout.
     return f"{tensor.dtype} {list(tensor.shape)} {list(tensor.stride())}"
-
-
-def _text(module: torch.nn.Module) -> str:
-    return _ADDRESS.sub("", repr(module))
 
 
 def _code(code: types.CodeType) -> str:

@@ -2,13 +2,13 @@
 
 # Annotations stay objects here: DDP compares those of a hook.
 import collections
-import time
 from typing import Any, Callable, Deque, List, Optional, Tuple, Union
 
 import torch
 import torch.distributed as dist
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.timing import mark, ms_between
 
 Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 Factor = Union[float, torch.Tensor]
@@ -75,8 +75,8 @@ class HookState:
         self.weighed = True
         return self.weight
 
-    def reduce(self, bucket: dist.GradBucket) -> Any:
-        """Scales one bucket and sums it over the ranks."""
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """The hook: gradients times the rank's part of the mini-batch, summed."""
         gradients = bucket.buffer()
         passes = self.micro_steps if self.counted is None else 1
         scale(gradients, self.part() * self._ranks / passes)
@@ -119,13 +119,6 @@ class HookState:
         return future
 
 
-def weighted_sum(
-    state: HookState, bucket: dist.GradBucket
-) -> torch.futures.Future[torch.Tensor]:
-    """The hook: gradients times the rank's part of the mini-batch, summed."""
-    return state.reduce(bucket)
-
-
 def _first(future: Any) -> torch.Tensor:
     return future.value()[0]
 
@@ -156,12 +149,12 @@ class OwnTime:
     def forward(self) -> None:
         """A forward pass begins."""
         if self._begun is None:
-            self._begun = self._now()
+            self._begun = mark(self._device)
 
     def end(self) -> None:
         """The last gradient of a step is enqueued."""
         if self._begun is not None:
-            self._steps.append((self._begun, self._now()))
+            self._steps.append((self._begun, mark(self._device)))
         self._begun = None
 
     def take_ms(self) -> List[float]:
@@ -170,18 +163,8 @@ class OwnTime:
         times = []
         while self._steps:
             begun, ended = self._steps[0]
-            if self._device.type != "cuda":
-                times.append((ended - begun) * 1e3)
-            elif ended.query():
-                times.append(float(begun.elapsed_time(ended)))
-            else:
+            if self._device.type == "cuda" and not ended.query():
                 break
+            times.append(ms_between(begun, ended))
             self._steps.popleft()
         return times
-
-    def _now(self) -> Any:
-        if self._device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))
-        return event

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.nested import tensors_in
 
 LOSSES = ("images", "sum", "items", "ranks")
 _STEPS = 2  # that are looked at
@@ -76,7 +77,7 @@ class LossCheck:
         """`output` is the model's."""
         self._look()
         self._set_mark()
-        for tensor in _tensors(output):
+        for tensor in tensors_in(output):
             if tensor.requires_grad:
                 tensor.register_hook(self._on_gradient)
 
@@ -153,13 +154,3 @@ def groups_of(group: Any) -> List[Any]:
     """A process group and the default one."""
     default = dist.group.WORLD
     return [group] if group is default else [group, default]
-
-
-def _tensors(value: Any) -> List[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []

@@ -82,15 +82,11 @@ class Applier:
         self._quick = self._hooks_of(script)
         self._hooks = self._quick
         self._acts: Dict[str, Callable[[int], None]] = {
-            "copy": self._copy, "free": self._free, "fetch": self._fetch,
+            "copy": self._copy, "free": self._drop, "fetch": self._fetch,
             "recompute": self._recompute, "drop": self._drop,
             "forget": self._forget,
         }  # fmt: skip
         self._clear()
-
-    @property
-    def kinds(self) -> List[Kind]:
-        return self._script.kinds
 
     def _clear(self) -> None:
         self._next = 0  # hook
@@ -324,9 +320,6 @@ class Applier:
     def _join(self, number: int) -> None:
         if self._copying.pop(number, False):
             self._link.copied(number)
-
-    def _free(self, number: int) -> None:
-        self._drop(number)
 
     def _drop(self, number: int) -> None:
         """The memory is reused in this stream's order, so after the copy."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
-import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from ucudnn.torch.devices import current
+from ucudnn.torch.timing import mark, ms_between, times_of
 
-_PROBE_BYTES = 1 << 27
-_PROBE_REPEATS = 5
 # Rates of copies that are within this part of each other count as the same.
 _SAME_RATE = 0.01
 
@@ -74,15 +70,7 @@ class HostLink:
 
     def rates(self) -> Rates:
         """Of copies by themselves."""
-        source = torch.zeros(1 << 22, dtype=torch.uint8, device="cpu")
-        host = torch.zeros_like(source)
-        times = []
-        for _ in range(_PROBE_REPEATS):
-            begun = time.perf_counter()
-            host.copy_(source)
-            times.append((time.perf_counter() - begun) * 1e6)
-        rate = source.numel() / max(statistics.median(times), 1e-3)
-        return rate, rate
+        return _rates(torch.device("cpu"), 1 << 22)
 
     def time_copies(self) -> None:
         """Nothing is computed beside copies."""
@@ -135,12 +123,10 @@ class CudaLink:
             if self._laps is None:
                 into.copy_(source, non_blocking=True)
                 return
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
+            begin = mark(self._device)
             into.copy_(source, non_blocking=True)
-            end.record()
             size = into.numel() * into.element_size()
-            self._laps[stream].append((size, begin, end))
+            self._laps[stream].append((size, begin, mark(self._device)))
 
     def time_copies(self) -> None:
         """From now on, until `reached`."""
@@ -155,33 +141,28 @@ class CudaLink:
 
     def rates(self) -> Rates:
         """Of copies by themselves."""
-        arena = Arena(_PROBE_BYTES, self._device)
-        host = arena.elements(0, _PROBE_BYTES, torch.uint8)
-        on_gpu = torch.empty_like(host, device=self._device)
-        told: List[float] = []
-        for into, source in ((host, on_gpu), (on_gpu, host)):
-            times = []
-            for _ in range(_PROBE_REPEATS):
-                begin, end = (
-                    torch.cuda.Event(enable_timing=True) for _ in range(2)
-                )
-                with current(self._device):
-                    begin.record()
-                    into.copy_(source, non_blocking=True)
-                    end.record()
-                end.synchronize()
-                times.append(begin.elapsed_time(end) * 1e3)
-            told.append(_PROBE_BYTES / statistics.median(times))
-        arena.close()
-        return told[0], told[1]
+        return _rates(self._device, 1 << 27)
 
 
 def link_of(device: torch.device) -> "HostLink | CudaLink":
     return CudaLink(device) if device.type == "cuda" else HostLink()
 
 
+def _rates(device: torch.device, size: int) -> Rates:
+    arena = Arena(size, device)
+    host = arena.elements(0, size, torch.uint8)
+    there = torch.zeros_like(host, device=device)
+    copies = {
+        "out": lambda: host.copy_(there, non_blocking=True),
+        "back": lambda: there.copy_(host, non_blocking=True),
+    }
+    ms = {name: max(one.ms, 1e-6) for name, one in times_of(copies, device).items()}
+    arena.close()
+    return size / ms["out"] / 1e3, size / ms["back"] / 1e3
+
+
 def _rate(laps: Sequence[Tuple[int, Any, Any]]) -> Optional[float]:
-    us = sum(begin.elapsed_time(end) for _, begin, end in laps) * 1e3
+    us = sum(ms_between(begin, end) for _, begin, end in laps) * 1e3
     return sum(size for size, _, _ in laps) / us if us > 0 else None
 
 

@@ -8,11 +8,11 @@ from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.kept import stateful
-from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.replay.inputs import Inputs
 from ucudnn.torch.replay.replaying import Replay, refuse_without_gpu
 from ucudnn.torch.saved.step_memory import StepMemory
 from ucudnn.torch.saved.plans import MemoryCheck
+from ucudnn.torch.timing import laps
 
 
 class PlannedStep:
@@ -110,10 +110,10 @@ class PlannedStep:
             arguments, keywords = self._example
         if self._replay is None or not self._replay.captured:
             return self._within.check(lambda: self._step(*arguments, **keywords), steps)
-        laps = StepClock(self._within.device).laps(lambda: self(*arguments, **keywords), steps)
+        times = laps(self._within.device, lambda: self(*arguments, **keywords), steps)
         plan = self._within.plan
         assert plan is not None
         return MemoryCheck(
-            plan.predicted_ms, statistics.median(laps), plan.predicted_peak,
+            plan.predicted_ms, statistics.median(times), plan.predicted_peak,
             self._replay.peak,
         )  # fmt: skip

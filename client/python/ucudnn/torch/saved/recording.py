@@ -4,7 +4,6 @@ in memory meanwhile."""
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -36,6 +35,7 @@ from ucudnn.torch.saved.storages import (
 from ucudnn.torch.saved.trying import Trials
 from ucudnn.torch.saved.values import OperatorRecorder, Value, narrow_types
 from ucudnn.torch.saved.watching import in_backward
+from ucudnn.torch.timing import laps, mark, ms_between
 
 # Cycles in which the host enqueues what lies between two hooks, generously; more
 # before the first and after the last, where optimizers run.
@@ -59,11 +59,6 @@ class Recorder:
         self._besides_ms = _besides_ms(device)
         self._first: Optional[Pass] = None
         self._timed: List[Pass] = []
-
-    @property
-    def kinds(self) -> Sequence[Kind]:
-        """Of the first step."""
-        return () if self._first is None else self._first.kinds
 
     def next_pass(self) -> Pass:
         if self._first is None:
@@ -99,17 +94,14 @@ def _besides_ms(device: torch.device) -> float:
     tiny = torch.zeros(1, device=device)
     shortest = {}
     for kernels in (0, 1, 9):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(10)]
+
+        def run() -> None:
+            for _ in range(kernels):
+                tiny.add_(1)
+
         with current(device):
             torch.cuda._sleep(_HEAD_START)
-            for event in events:
-                event.record()
-                for _ in range(kernels):
-                    tiny.add_(1)
-        torch.cuda.synchronize(device)
-        shortest[kernels] = min(
-            a.elapsed_time(b) for a, b in zip(events, events[1:])
-        )
+            shortest[kernels] = min(laps(device, run, 9))
     each = (shortest[9] - shortest[1]) / 8
     return max(shortest[0], shortest[1] - each)
 
@@ -154,7 +146,7 @@ class Pass:
         self._backward: List[bool] = []
         self._bytes: List[int] = []
         self._floor: List[int] = []
-        self._events: List[Any] = []
+        self._marks: List[Any] = []
         self._stream: Any = None
 
     def begin(self) -> None:
@@ -203,10 +195,7 @@ class Pass:
 
     def times(self) -> List[float]:
         """Milliseconds, by segment."""
-        pairs = zip(self._events[::2], self._events[1::2])
-        if not self._gpu:
-            return [(b - a) * 1e3 for a, b in pairs]
-        return [a.elapsed_time(b) for a, b in pairs]
+        return [ms_between(a, b) for a, b in zip(self._marks[::2], self._marks[1::2])]
 
     def recording(self, ms: List[float]) -> Recording:
         return Recording(
@@ -217,25 +206,18 @@ class Pass:
 
     def _begin(self, head_start: int = _HEAD_START) -> None:
         """At the end of a hook."""
-        if not self._gpu:
-            self._events.append(time.perf_counter())
-            return
-        self._floor.append(torch.cuda.memory_allocated(self._device))
-        torch.cuda.reset_peak_memory_stats(self._device)
-        if self._operators is None:
-            with current(self._device):
-                torch.cuda._sleep(head_start)
-        self._mark()
-
-    def _mark(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))
-        self._events.append(event)
+        if self._gpu:
+            self._floor.append(torch.cuda.memory_allocated(self._device))
+            torch.cuda.reset_peak_memory_stats(self._device)
+            if self._operators is None:
+                with current(self._device):
+                    torch.cuda._sleep(head_start)
+        self._marks.append(mark(self._device))
 
     def _end(self) -> None:
         """At the beginning of a hook."""
+        self._marks.append(mark(self._device))
         if self._gpu:
-            self._mark()
             self._bytes.append(torch.cuda.max_memory_allocated(self._device))
             if torch.cuda.current_stream(self._device) != self._stream:
                 raise refuse(
@@ -244,7 +226,6 @@ class Pass:
                     "a step on one stream is accepted",
                 )
         else:
-            self._events.append(time.perf_counter())
             self._bytes.append(0)
             self._floor.append(0)
         segment = len(self._backward)

@@ -14,7 +14,6 @@ from ucudnn.errors import InvalidArgument, NoPlan
 from ucudnn.sizes import Size, parse_size
 from ucudnn.torch.checks import refuse, warn
 from ucudnn.torch.devices import find_device
-from ucudnn.torch.profiling import StepClock
 from ucudnn.torch.saved.applying import Applier, Meter
 from ucudnn.torch.saved.links import (
     Arena,
@@ -31,6 +30,7 @@ from ucudnn.torch.saved.recorded import Kind, Recording
 from ucudnn.torch.saved.recording import Pass, Recorder
 from ucudnn.torch.saved.script import script_of
 from ucudnn.torch.saved.watching import Failed, hooked
+from ucudnn.torch.timing import laps
 
 _CHECK_STEPS = 5
 # Steps under a first plan before its copies are timed, and with those that are.
@@ -317,10 +317,10 @@ class StepMemory:
         while not self.settled:
             run()
         peak = self._peak(run)
-        laps = StepClock(self._device).laps(run, steps)
+        times = laps(self._device, run, steps)
         assert self.plan is not None
         return MemoryCheck(
-            self.plan.predicted_ms, statistics.median(laps), self.plan.predicted_peak, peak
+            self.plan.predicted_ms, statistics.median(times), self.plan.predicted_peak, peak
         )
 
     def _peak(self, run: Callable[[], Any]) -> int:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Tuple
+from typing import NamedTuple, Tuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 
-def storage_of(tensor: torch.Tensor) -> Any:
-    return tensor.untyped_storage()
-
-
 def key_of(tensor: torch.Tensor) -> int:
     """Unique among storages that live."""
-    return int(storage_of(tensor)._cdata)
+    return int(tensor.untyped_storage()._cdata)
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
-    return int(storage_of(tensor).nbytes())
+    return int(tensor.untyped_storage().nbytes())
 
 
 def weak_reference(tensor: torch.Tensor) -> StorageWeakRef:
     """Of the storage; `expired()` once nothing holds it."""
-    return StorageWeakRef(storage_of(tensor))
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
@@ -55,14 +51,3 @@ def layout_of(tensor: torch.Tensor) -> Layout:
     return Layout(
         tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     )
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)

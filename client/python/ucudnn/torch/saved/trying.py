@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import torch
@@ -12,6 +11,7 @@ from ucudnn.torch.saved.host_copies import HostCopies
 from ucudnn.torch.saved.recipes import Recipe
 from ucudnn.torch.saved.recorded import Again
 from ucudnn.torch.saved.storages import bytes_of
+from ucudnn.torch.timing import mark, ms_between
 
 # Cycles in which the host enqueues what is timed, generously.
 _HEAD_START = 1_000_000
@@ -81,15 +81,12 @@ class Trials:
     ) -> Tuple[float, torch.Tensor]:
         """Milliseconds of the second run, and the result."""
         run()
-        if not self._gpu:
-            begun = time.perf_counter()
-            result = run()
-            return (time.perf_counter() - begun) * 1e3, result
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with current(self._device):
-            torch.cuda._sleep(_HEAD_START)
-            begin.record()
+            if self._gpu:
+                torch.cuda._sleep(_HEAD_START)
+            begin = mark(self._device)
             result = run()
-            end.record()
-        end.synchronize()
-        return begin.elapsed_time(end), result
+            end = mark(self._device)
+        if self._gpu:
+            end.synchronize()
+        return ms_between(begin, end), result

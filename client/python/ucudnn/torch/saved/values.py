@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ucudnn.torch.saved.storages import Layout, key_of, layout_of, tensors_in
+from ucudnn.torch.nested import tensors_in
+from ucudnn.torch.saved.storages import Layout, key_of, layout_of
 from ucudnn.torch.saved.watching import in_backward
 
 # What may run again, often in less time than the link to the host takes; the plan
