@@ -31,6 +31,14 @@ std::int64_t BestOf(const std::map<Algorithm, std::int64_t>& errors) {
   return best;
 }
 
+// What max_error has to be for an error to be admitted: two digits, rounded up,
+// as a smaller number would be refused again.
+std::string BoundFor(std::int64_t ppt) {
+  std::int64_t unit = 1;
+  while (ppt / unit >= 100) unit *= 10;
+  return fmt::format("{:.2g}", FromPpt((ppt + unit - 1) / unit * unit));
+}
+
 Result<double> ParseFraction(std::string_view text, bool (*accepts)(double),
                              std::string_view accepted) {
   double value = 0;
@@ -102,16 +110,26 @@ std::vector<MeasuredPoint> LeaveOutInexact(Precision precision,
   return left_out;
 }
 
+void SpreadErrors(std::vector<MeasuredPoint>* points) {
+  const std::map<Algorithm, std::int64_t> errors = ErrorsOf(*points);
+  for (MeasuredPoint& point : *points) {
+    const auto error = errors.find(point.algorithm);
+    if (error != errors.end()) point.error_ppt = error->second;
+  }
+}
+
 Status KeepAccurate(Precision precision, double max_error,
                     std::vector<MeasuredPoint>* points,
                     std::string_view kernel) {
   const auto left_out = LeaveOutInexact(precision, max_error, points);
   if (left_out.empty() || !points->empty()) return {};
-  const std::int64_t best = BestOf(ErrorsOf(left_out));
+  const std::string bound = BoundFor(BestOf(ErrorsOf(left_out)));
   return Fail(Code::kFailedPrecondition,
-              "{}: every measured algorithm errs by more than admitted; the "
-              "most accurate by {:.2g}, which max_error may name",
-              kernel, FromPpt(best));
+              "{}: every measured algorithm errs by more than admitted; {}",
+              kernel,
+              ParseMaxError(bound)
+                  ? fmt::format("max_error {} admits the most accurate", bound)
+                  : "no max_error admits any");
 }
 
 }  // namespace ucudnn

@@ -47,7 +47,11 @@ std::vector<MeasuredPoint> LeaveOutInexact(Precision precision,
                                            double max_error,
                                            std::vector<MeasuredPoint>* points);
 
-// The same; kFailedPrecondition, naming the least bound that would do, if no
+// Gives each point the largest error of its algorithm, so that it is known from
+// any part of the points.
+void SpreadErrors(std::vector<MeasuredPoint>* points);
+
+// LeaveOutInexact; kFailedPrecondition, naming a bound that would do, if no
 // point remains. `kernel` is what errors call the problem.
 Status KeepAccurate(Precision precision, double max_error,
                     std::vector<MeasuredPoint>* points,

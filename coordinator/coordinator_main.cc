@@ -392,7 +392,7 @@ CommandLine::CommandLine() {
   daemon
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
                    "Relative change of step time that counts as drift")
-      ->check(CLI::Range(0.0, 1000.0));
+      ->check(NumberIn(0, 1000));
   AddRetentionOptions(daemon, &options.coordinator.keep);
   daemon
       ->add_option_function<std::string>(

@@ -37,7 +37,7 @@ Result<T> OfInput(Result<T> read) {
 // necessary. Readers see the old file or the new one, even after a crash;
 // concurrent writers never mix. kUnknown with the system's reason if writing
 // fails; the old file is then untouched.
-// `mode` is the new file's, less the process's umask.
+// `mode` is the new file's, less the umask. Devices and pipes are written to.
 Status ReplaceFile(const std::string& path, std::string_view contents,
                    int mode = 0644);
 

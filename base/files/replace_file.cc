@@ -41,8 +41,9 @@ tl::unexpected<Error> SystemFailure(std::string_view what,
               std::generic_category().message(reason));
 }
 
-Status WriteAll(const std::string& path, std::string_view text, mode_t mode) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+Status WriteAll(const std::string& path, std::string_view text, int flags,
+                mode_t mode) {
+  File file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode));
   if (file.get() < 0) return SystemFailure("created", path);
   while (!text.empty()) {
     const ssize_t n = write(file.get(), text.data(), text.size());
@@ -50,16 +51,31 @@ Status WriteAll(const std::string& path, std::string_view text, mode_t mode) {
     if (n < 0) return SystemFailure("written", path);
     text.remove_prefix(static_cast<std::size_t>(n));
   }
-  if (fsync(file.get()) != 0 || !file.Close()) {
+  // What is no file cannot be synced.
+  if ((fsync(file.get()) != 0 && (flags & O_CREAT) != 0) || !file.Close()) {
     return SystemFailure("written", path);
   }
   return {};
 }
 
+// The file that a link leads to, which is replaced instead of the link.
+std::string BehindLinks(const std::string& path) {
+  std::error_code failed;
+  if (!fs::is_symlink(path, failed)) return path;
+  const fs::path file = fs::canonical(path, failed);
+  return failed ? path : file.string();
+}
+
 }  // namespace
 
-Status ReplaceFile(const std::string& path, std::string_view contents,
+Status ReplaceFile(const std::string& name, std::string_view contents,
                    int mode) {
+  std::error_code unknown;
+  if (const fs::file_status there = fs::status(name, unknown);
+      fs::is_other(there)) {
+    return WriteAll(name, contents, 0, 0);
+  }
+  const std::string path = BehindLinks(name);
   // Makes the temporary name unique, together with host and process: the disk
   // may be shared.
   static std::atomic<int> counter = 0;
@@ -74,7 +90,8 @@ Status ReplaceFile(const std::string& path, std::string_view contents,
   }
   const std::string temporary =
       fmt::format("{}.{}.{}.{}", path, HostName(), getpid(), counter++);
-  Status written = WriteAll(temporary, contents, static_cast<mode_t>(mode));
+  Status written = WriteAll(temporary, contents, O_CREAT | O_EXCL,
+                            static_cast<mode_t>(mode));
   if (written && rename(temporary.c_str(), path.c_str()) != 0) {
     written = SystemFailure("written", path);
   }

@@ -158,6 +158,20 @@ void ShowDefaults(CLI::App& app) {
   app.option_defaults()->always_capture_default();
 }
 
+CLI::Validator NumberIn(double least, double most) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double number = 0;
+        if (CLI::detail::lexical_cast(text, number) && number >= least &&
+            number <= most) {
+          return std::string();
+        }
+        return fmt::format("'{}' is given; a number from {} to {} is accepted",
+                           Excerpt(text), least, most);
+      },
+      fmt::format("FLOAT in [{} - {}]", least, most));
+}
+
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name) {
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (!command->get_name().empty() && command->get_name() == name) {

@@ -13,6 +13,7 @@ namespace CLI {
 class App;
 class Option;
 class ParseError;
+class Validator;
 }  // namespace CLI
 
 namespace ucudnn {
@@ -20,6 +21,9 @@ namespace ucudnn {
 // Makes --help of `app`, and of the commands that are added afterwards, show
 // the defaults of options. Call it before adding options.
 void ShowDefaults(CLI::App& app);
+
+// Accepts numbers from `least` to `most`, and unlike CLI::Range no NaN.
+CLI::Validator NumberIn(double least, double most);
 
 // Names the first of the arguments (without the program's name) that is no
 // command or option, and the one most like it: "there is no command 'plns'; did

@@ -112,6 +112,12 @@ Result<ExplainedKernel> ExplainKernel(std::vector<MeasuredPoint> points,
   const std::vector<MeasuredPoint> all = points;
   const auto left_out =
       LeaveOutInexact(request.precision, request.max_error, &points);
+  if (points.empty()) {
+    // Errors were measured since the plan was made.
+    points = all;
+    UCUDNN_RETURN_IF_ERROR(KeepAccurate(request.precision, request.max_error,
+                                        &points, KernelName(kernel)));
+  }
   UCUDNN_ASSIGN_OR_RETURN(
       ExplainedKernel explained,
       Question(points, batch, request.policy, limit, kernel).Answer());
@@ -142,8 +148,8 @@ std::vector<std::optional<KernelSegment>> SegmentsOf(
     for (const auto& [of, other] : {std::pair(a, b), std::pair(b, a)}) {
       const KernelPlan& kernel = plan.kernels[of];
       if (!segments[of]) {
-        segments[of] = KernelSegment{kernel.offset.value_or(Bytes(0)),
-                                     kernel.workspace, {}};
+        segments[of] = KernelSegment{
+            kernel.offset.value_or(Bytes(0)), kernel.workspace, {}};
       }
       segments[of]->beside.push_back(KernelName(plan.kernels[other]));
     }

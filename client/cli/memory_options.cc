@@ -10,6 +10,7 @@
 
 #include "base/device_kind.h"
 #include "base/files/file.h"
+#include "base/service/help.h"
 #include "base/service/signals.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
@@ -80,7 +81,7 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
       ->add_option("--time-limit", options->time_limit,
                    "Time limit in seconds for policies that search")
       ->option_text("SECONDS")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(NumberIn(0, 1e6))
       ->capture_default_str();
   AddOutputOption(command, &options->output);
 }

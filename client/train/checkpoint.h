@@ -21,7 +21,8 @@ namespace ucudnn::train {
 struct Checkpoint {
   std::int64_t steps = 0;  // done
   // The hash of everything that a resumed training must have in common: the
-  // network, the data, the mini-batch, the seed and the rates.
+  // network, the precision, the data, the mini-batch, the seed, the rate, the
+  // momentum and what statistics are taken over.
   std::uint64_t job = 0;
   // Of weights, running statistics and momentum.
   std::vector<float> values;

@@ -1,5 +1,6 @@
 #include "client/train/job.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
@@ -46,9 +47,19 @@ Shapes ShapesOf(const PreparedTraining& network) {
   const MemoryBlock& images = network.training.blocks.front();
   shapes.image.width =
       images.bytes_per_image.count() / std::int64_t{sizeof(float)};
-  for (const Tensor& tensor : network.graph.tensors) {
-    if (tensor.name != images.name || tensor.shape.size() != 4) continue;
-    shapes.image = {tensor.shape[1], tensor.shape[2], tensor.shape[3]};
+  // The block's name is not the model's name of the tensor.
+  std::set<std::size_t> computed;
+  for (const Node& node : network.graph.nodes) {
+    computed.insert(node.outputs.begin(), node.outputs.end());
+  }
+  for (std::size_t i = 0; i < network.graph.tensors.size(); ++i) {
+    const Tensor& tensor = network.graph.tensors[i];
+    if (tensor.parameter || computed.contains(i) || tensor.shape.size() != 4) {
+      continue;
+    }
+    const ImageExtent extent = {tensor.shape[1], tensor.shape[2],
+                                tensor.shape[3]};
+    if (extent.elements() == shapes.image.width) shapes.image = extent;
   }
   return shapes;
 }
@@ -105,10 +116,11 @@ Result<Job> MakeJob(const TrainOptions& options, int ranks) {
   UCUDNN_RETURN_IF_ERROR(CheckData(options, shapes, *job.data));
   const std::string description = fmt::format(
       "{} {}\n{} {} classes\n{} images\nbatch {}\nseed {}\nrate {} momentum "
-      "{}\n",
+      "{}\nstatistics of ranks {}\n",
       ShortHash(job.input.contents), Name(options.precision), options.data,
       job.data->classes(), job.data->size(), options.batch.count(),
-      options.seed, options.rate, options.momentum);
+      options.seed, options.rate, options.momentum,
+      options.statistics_of_ranks);
   job.hash = std::stoull(ShortHash(description), nullptr, 16);
   return job;
 }

@@ -62,9 +62,9 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
   app.add_option("--steps", options->steps, "Steps to train")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   app.add_option("--rate", options->rate, "Learning rate")
-      ->check(CLI::PositiveNumber);
+      ->check(NumberIn(1e-12, 1e6));
   app.add_option("--momentum", options->momentum, "Momentum")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberIn(0, 1));
   app.add_option("--seed", options->seed,
                  "Seed for parameters, order and synthetic images");
   ctl::AcceptNames(
@@ -106,7 +106,7 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
   app.add_option("--time-limit", args->time_limit,
                  "Time limit in seconds for policies that search")
       ->option_text("SECONDS")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(NumberIn(0, 1e6));
   app.add_option("--device-model", options->device_model,
                  "The link to the host as a JSON file, instead of measuring it")
       ->option_text("FILE");

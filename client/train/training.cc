@@ -362,7 +362,11 @@ class Training {
     UCUDNN_RETURN_IF_ERROR(Share(0, &values));
     SetValues(job_.network->training, values, &job_.network->parameters);
     UCUDNN_ASSIGN_OR_RETURN(done_, ranks_.Max(checkpoint->steps, Soon()));
-    Say(fmt::format("resuming after step {}", done_));
+    Say(fmt::format(
+        "resuming after step {}{}", done_,
+        done_ < options_.steps
+            ? ""
+            : fmt::format("; --steps {} asks for no more", options_.steps)));
     return {};
   }
 
@@ -376,8 +380,9 @@ class Training {
     if (checkpoint.job != job_.hash ||
         checkpoint.values.size() != Values().size()) {
       return Fail(Code::kInvalidArgument,
-                  "{}: of another training; the network, the data, the batch, "
-                  "the seed and the rates must be the same",
+                  "{}: of another training; the network, the precision, the "
+                  "data, the batch, the seed, the rate, the momentum and the "
+                  "batch statistics must be the same",
                   options_.checkpoint);
     }
     return checkpoint;

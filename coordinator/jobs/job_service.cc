@@ -283,6 +283,14 @@ Result<JobRequest> JobService::Replanned(const std::string& job,
     return Fail(Code::kInvalidArgument,
                 "memory_budget_bytes: job '{}' has no memory plans", job);
   }
+  if (wanted.memory && (change.workspace_limit || change.total_workspace)) {
+    return Fail(Code::kInvalidArgument,
+                "{}: job '{}' has memory plans, which no workspace limits; "
+                "memory_budget_bytes is accepted",
+                change.workspace_limit ? "workspace_limit_bytes"
+                                       : "total_workspace_bytes",
+                job);
+  }
   *text = Apply(change, &wanted);
   return wanted;
 }

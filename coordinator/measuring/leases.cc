@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/accuracy.h"
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
@@ -24,10 +25,11 @@ Status AddKnown(AgentStore& agents, MeasurementStore& measurements,
                 const TaskKey& key, v1::Task* task) {
   const std::vector<std::string> problem = {key.problem};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, key.kind));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const PointsByProblem known,
-      measurements.LoadProfile(key.kind, problem, {}, drivers));
-  for (const auto& [name, points] : known) {
+  UCUDNN_ASSIGN_OR_RETURN(PointsByProblem known,
+                          measurements.LoadProfile(key.kind, problem, drivers));
+  for (auto& [name, points] : known) {
+    // Larger batches are not told, but what is known from them is.
+    SpreadErrors(&points);
     for (const MeasuredPoint& point : points) {
       if (point.batch <= key.batch) *task->add_known() = ucudnn::ToProto(point);
     }

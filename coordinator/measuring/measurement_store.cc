@@ -352,14 +352,9 @@ Result<std::vector<Measurement>> MeasurementStore::LoadMeasurements(
 
 Result<PointsByProblem> MeasurementStore::LoadProfile(
     const std::string& kind, std::span<const std::string> problems,
-    std::span<const BatchSize> batches, std::span<const std::string> drivers) {
-  std::string select =
+    std::span<const std::string> drivers) {
+  const std::string select =
       "SELECT problem, body FROM measured_batches WHERE kind = $1";
-  if (!batches.empty()) {
-    std::vector<std::int64_t> counts;
-    for (const BatchSize batch : batches) counts.push_back(batch.count());
-    select += fmt::format(" AND batch IN ({})", fmt::join(counts, ", "));
-  }
   SqlRows named("problem TEXT");
   for (const std::string& problem : problems) named.Add({problem});
   UCUDNN_ASSIGN_OR_RETURN(

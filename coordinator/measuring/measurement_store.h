@@ -92,12 +92,11 @@ class MeasurementStore {
   Status ImportProfile(std::span<const Measurement> measurements,
                        std::span<const CompleteBatch> batches,
                        UnixMillis now_ms);
-  // The kind's points of `problems`, `batches` and `drivers`; an empty list
-  // stands for all. Points without a driver (imported ones) match every driver;
+  // The kind's points of `problems` and `drivers`; an empty list stands for
+  // all. Points without a driver (imported ones) match every driver;
   // problems without points are absent.
   Result<PointsByProblem> LoadProfile(
       const std::string& kind, std::span<const std::string> problems,
-      std::span<const BatchSize> batches,
       std::span<const std::string> drivers = {});
   // A kind's profile with the points' origins, sorted by problem, batch,
   // algorithm and workspace: all points of the problems after `after`, of at

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <tuple>
 #include <utility>
 
+#include "base/accuracy.h"
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
@@ -38,11 +37,6 @@ Result<std::string> OnlyKind(AgentStore& agents) {
       "the cluster has several kinds of devices; name device_kinds, out "
       "of {}",
       fmt::join(usable, ", "));
-}
-
-bool ByPoint(const MeasuredPoint& a, const MeasuredPoint& b) {
-  return std::tie(a.batch, a.algorithm, a.workspace) <
-         std::tie(b.batch, b.algorithm, b.workspace);
 }
 
 }  // namespace
@@ -116,33 +110,29 @@ Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs) {
                             LoadModels(measurements, inputs->Kinds()));
     inputs->plain = PlainMemoryOf(inputs->record, inputs->request, models);
   }
+  std::set<BatchSize> sizes;
+  for (const Need& need : inputs->needs) sizes.insert(need.batch);
   // Adaptive measuring chooses the batches itself, and measures more of them
   // for more needs.
   const bool all = inputs->request.policy == BatchPolicy::kAdaptive;
-  if (all) inputs->profiles.clear();
-  std::set<BatchSize> sizes;
-  for (const Need& need : inputs->needs) sizes.insert(need.batch);
-  std::vector<BatchSize> batches;
-  std::ranges::set_difference(sizes, inputs->loaded,
-                              std::back_inserter(batches));
-  if (!all && batches.empty()) return {};
-  inputs->loaded = std::move(sizes);
-  if (all) batches.clear();
+  if (!all && sizes == inputs->loaded) return {};
   const std::set<std::string> problems = inputs->Problems();
   const std::vector<std::string> names(problems.begin(), problems.end());
   for (const std::string& kind : inputs->Kinds()) {
-    UCUDNN_ASSIGN_OR_RETURN(PointsByProblem loaded,
-                            measurements.LoadProfile(kind, names, batches,
-                                                     inputs->drivers.at(kind)));
     ProblemProfiles& profiles = inputs->profiles[kind];
-    for (auto& [problem, points] : loaded) {
-      std::vector<MeasuredPoint>& known = profiles[problem];
-      const auto middle = static_cast<std::ptrdiff_t>(known.size());
-      std::ranges::move(points, std::back_inserter(known));
-      std::inplace_merge(known.begin(), known.begin() + middle, known.end(),
-                         ByPoint);
+    UCUDNN_ASSIGN_OR_RETURN(
+        profiles,
+        measurements.LoadProfile(kind, names, inputs->drivers.at(kind)));
+    for (auto& [problem, points] : profiles) {
+      // An algorithm is as inexact as at the batches that are not needed.
+      SpreadErrors(&points);
+      if (all) continue;
+      std::erase_if(points, [&](const MeasuredPoint& point) {
+        return !sizes.contains(point.batch);
+      });
     }
   }
+  inputs->loaded = std::move(sizes);
   return {};
 }
 

@@ -113,7 +113,7 @@ Result<v1::ProblemProfile> MeasuringService::GetProblemProfile(
                           DriversOf(store_.agents, request.kind()));
   UCUDNN_ASSIGN_OR_RETURN(
       const PointsByProblem points,
-      store_.measurements.LoadProfile(request.kind(), problem, {}, drivers));
+      store_.measurements.LoadProfile(request.kind(), problem, drivers));
   UCUDNN_ASSIGN_OR_RETURN(const auto complete,
                           store_.measurements.ListCompleteBatches(
                               request.kind(), request.problem()));

@@ -48,9 +48,8 @@ std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
                   last.samples, HumanTime(last.median), HumanTime(last.p90));
   if (predicted > Nanoseconds(0) && beyond(predicted) < -tolerance) {
     return fmt::format(
-        "{}, the convolutions in them were predicted to take {}: {:.0f} % "
-        "shorter",
-        took, HumanTime(predicted), -beyond(predicted) * 100);
+        "{}, what the plan predicts of them takes {}: {:.0f} % shorter", took,
+        HumanTime(predicted), -beyond(predicted) * 100);
   }
   if (!steps.first_median || *steps.first_median <= Nanoseconds(0)) {
     return std::nullopt;

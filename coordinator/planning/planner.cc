@@ -118,8 +118,8 @@ Result<JointKind> KindOf(const Network& network, const JobRequest& request,
   return kind;
 }
 
-// "8 images on KIND with 10 GiB": the most that fit, of each kind that cannot
-// take the whole batch.
+// "8 images on KIND with 10 GiB": the most that fit, of each kind that has a
+// plan for more.
 std::string RoomText(const JointProblem& problem,
                      const std::vector<std::string>& names) {
   std::vector<std::string> rooms;
@@ -129,10 +129,13 @@ std::string RoomText(const JointProblem& problem,
     const auto times = IterationTimes(kind, problem.batch, problem.shares);
     if (!times) continue;
     std::int64_t most = 0;
+    bool exceeded = false;
     for (const BatchCost& cost : *times) {
-      if (cost.memory <= kind.memory) most = cost.batch.count();
+      const bool fits = cost.memory <= kind.memory;
+      if (fits) most = cost.batch.count();
+      exceeded = exceeded || !fits;
     }
-    if (most == problem.batch.count()) continue;
+    if (!exceeded) continue;
     rooms.push_back(fmt::format("{} images on {} with {}", most, names[k],
                                 HumanBytes(kind.memory)));
   }

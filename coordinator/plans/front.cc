@@ -41,9 +41,9 @@ Result<v1::Front> PlanService::GetFront(const v1::GetFrontRequest& request) {
   const std::vector<std::string> problem = {kernel->problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
                           DriversOf(store_.agents, rank.device_kind()));
-  UCUDNN_ASSIGN_OR_RETURN(PointsByProblem found,
-                          store_.measurements.LoadProfile(
-                              rank.device_kind(), problem, {}, drivers));
+  UCUDNN_ASSIGN_OR_RETURN(
+      PointsByProblem found,
+      store_.measurements.LoadProfile(rank.device_kind(), problem, drivers));
   std::vector<MeasuredPoint> points = std::move(found[problem[0]]);
   UCUDNN_RETURN_IF_ERROR(KeepAccurate(wanted.precision, wanted.max_error,
                                       &points, request.layer()));

@@ -75,16 +75,42 @@ TEST(AccuracyTest, KnowsAnAlgorithmByTheWorstOfItsPoints) {
   EXPECT_EQ(points, all);
 }
 
-TEST(AccuracyTest, NamesTheLeastBoundWhereNothingRemains) {
-  std::vector<MeasuredPoint> points = {Point("A", 1, 3e-6),
-                                       Point("B", 1, 2e-6)};
-  const Status kept =
-      KeepAccurate(Precision::kFp32, 1e-6, &points, "conv1 forward");
-  ASSERT_FALSE(kept);
-  EXPECT_EQ(kept.error().code, Code::kFailedPrecondition);
-  EXPECT_THAT(kept.error().message,
-              AllOf(HasSubstr("conv1 forward"), HasSubstr("2e-06")));
-  points.clear();
+TEST(AccuracyTest, AnyPartOfThePointsTellsTheWorst) {
+  std::vector<MeasuredPoint> points = {
+      Point("GEMM", 1, 1e-6), Point("WINOGRAD", 1, 0), Point("NEW", 1, 0),
+      Point("WINOGRAD", 2, 1e-2)};
+  SpreadErrors(&points);
+  EXPECT_EQ(points[1].error_ppt, PartsPerTrillion(1e-2));
+  EXPECT_EQ(points[2].error_ppt, 0);
+  points.pop_back();
+  EXPECT_EQ(LeaveOutInexact(Precision::kFp32, kDefaultMaxError, &points).size(),
+            1U);
+}
+
+TEST(AccuracyTest, NamesABoundThatDoesWhereNothingRemains) {
+  const std::vector<std::pair<double, std::string>> bounds = {
+      {2e-6, "max_error 2e-06 admits"},
+      {2.01e-6, "max_error 2.1e-06 admits"},
+      {0.00996, "max_error 0.01 admits"},
+      {0.996, "no max_error admits any"},
+      {INFINITY, "no max_error admits any"}};
+  for (const auto& [error, text] : bounds) {
+    const std::vector<MeasuredPoint> all = {Point("A", 1, 3 * error),
+                                            Point("B", 1, error)};
+    auto points = all;
+    const Status kept =
+        KeepAccurate(Precision::kFp32, 1e-6, &points, "conv1 forward");
+    ASSERT_FALSE(kept);
+    EXPECT_EQ(kept.error().code, Code::kFailedPrecondition);
+    EXPECT_THAT(kept.error().message,
+                AllOf(HasSubstr("conv1 forward"), HasSubstr(text)));
+    if (!text.starts_with("max_error ")) continue;
+    const double named =
+        ParseMaxError(text.substr(10, text.find(" ad") - 10)).value();
+    points = all;
+    EXPECT_TRUE(KeepAccurate(Precision::kFp32, named, &points, ""));
+  }
+  std::vector<MeasuredPoint> points;
   EXPECT_TRUE(KeepAccurate(Precision::kFp32, 1e-6, &points, ""));
 }
 

@@ -48,7 +48,7 @@ TEST_P(StoreContract, KeepsEverythingWhenItIsReopened) {
   EXPECT_THAT(store().tasks.ListTasks({}).value(), SizeIs(2));
   const std::vector<std::string> problems = {task.key.problem};
   EXPECT_THAT(store()
-                  .measurements.LoadProfile(task.key.kind, problems, {})
+                  .measurements.LoadProfile(task.key.kind, problems)
                   ->at(problems[0]),
               ElementsAre(point));
   const auto plan = store().plans.FindPlan("k").value();
@@ -157,7 +157,7 @@ TEST_P(StoreContract, LosesNothingAcknowledgedWhenItsWriterIsKilled) {
       ASSERT_TRUE(task) << task.error().message;
       EXPECT_EQ(task->state, TaskState::kDone);
       const std::vector<std::string> problems = {task->key.problem};
-      EXPECT_THAT(store->measurements.LoadProfile(task->key.kind, problems, {})
+      EXPECT_THAT(store->measurements.LoadProfile(task->key.kind, problems)
                       ->at(problems[0]),
                   SizeIs(2));
       ++done;

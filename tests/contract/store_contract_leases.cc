@@ -91,7 +91,7 @@ TEST_P(StoreContract, CompletesATaskOnceWithItsMeasurements) {
   const std::vector<std::string> problems = {task.key.problem};
   const auto points = [&] {
     return store()
-        .measurements.LoadProfile(task.key.kind, problems, {})
+        .measurements.LoadProfile(task.key.kind, problems)
         ->at(problems[0]);
   };
   EXPECT_THAT(points(), ElementsAre(point));

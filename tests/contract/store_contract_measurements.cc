@@ -29,7 +29,7 @@ TEST_P(StoreContract, KeepsTheNewestMeasurementOfAPoint) {
     const std::vector<std::string> problems = {TestTask(1).key.problem};
     const auto profile =
         store()
-            .measurements.LoadProfile(ToString(TestKind()), problems, {})
+            .measurements.LoadProfile(ToString(TestKind()), problems)
             .value();
     EXPECT_THAT(profile.at(problems[0]), SizeIs(1));
     return profile.at(problems[0]).at(0).time.count();
@@ -63,9 +63,7 @@ TEST_P(StoreContract, TakesNewPointsBesideThoseOfMeasuredBatches) {
   const std::vector<std::string> problems = {TestTask(1).key.problem,
                                              TestTask(2).key.problem};
   const auto profile =
-      store()
-          .measurements.LoadProfile(ToString(TestKind()), problems, {})
-          .value();
+      store().measurements.LoadProfile(ToString(TestKind()), problems).value();
   EXPECT_THAT(profile.at(problems[0]),
               ElementsAre(TestPoint(8, "A", 20), TestPoint(8, "B", 30),
                           TestPoint(16, "A", 40)));
@@ -96,9 +94,7 @@ TEST_P(StoreContract, TakesTheSameNewPointsFromWritersAtOnce) {
   EXPECT_EQ(failed, 0);
   const std::vector<std::string> problems = {TestTask(1).key.problem};
   const auto profile =
-      store()
-          .measurements.LoadProfile(ToString(TestKind()), problems, {})
-          .value();
+      store().measurements.LoadProfile(ToString(TestKind()), problems).value();
   EXPECT_THAT(profile.at(problems[0]), SizeIs(kBatches * kAlgorithms));
 }
 
@@ -142,7 +138,7 @@ TEST_P(StoreContract, KnowsPointsOfSeveralDrivers) {
   const auto times = [&](const std::vector<std::string>& drivers) {
     std::vector<std::int64_t> found;
     const auto profile =
-        store().measurements.LoadProfile(kind, {}, {}, drivers).value();
+        store().measurements.LoadProfile(kind, {}, drivers).value();
     for (const auto& [problem, points] : profile) {
       for (const MeasuredPoint& point : points) {
         found.push_back(point.time.count());
@@ -185,9 +181,7 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
   const std::vector<std::string> problems = {
       TestTask(1).key.problem, TestTask(2).key.problem, "unknown"};
   auto profile =
-      store()
-          .measurements.LoadProfile(ToString(TestKind()), problems, {})
-          .value();
+      store().measurements.LoadProfile(ToString(TestKind()), problems).value();
   ASSERT_THAT(profile, SizeIs(2));
   const auto& first = profile.at(problems[0]);
   ASSERT_THAT(first, SizeIs(10));
@@ -199,18 +193,9 @@ TEST_P(StoreContract, LoadsProfilesInOrderAndByBatch) {
   EXPECT_THAT(profile.at(problems[1]),
               ElementsAre(points[points.size() - 2].point));
 
-  const std::vector<BatchSize> batches = {BatchSize(32), BatchSize(64)};
-  profile =
-      store()
-          .measurements.LoadProfile(ToString(TestKind()), problems, batches)
-          .value();
-  ASSERT_THAT(profile, SizeIs(1));
-  EXPECT_THAT(profile.at(problems[0]), SizeIs(7));
-  EXPECT_THAT(store().measurements.LoadProfile("none", problems, {}).value(),
+  EXPECT_THAT(store().measurements.LoadProfile("none", problems).value(),
               IsEmpty());
-  EXPECT_EQ(store()
-                .measurements.LoadProfile(ToString(TestKind()), {}, batches)
-                .value(),
+  EXPECT_EQ(store().measurements.LoadProfile(ToString(TestKind()), {}).value(),
             profile);
   EXPECT_THAT(store().measurements.ListProfiles().value(),
               ElementsAre(ProfileSummary{
@@ -233,9 +218,7 @@ TEST_P(StoreContract, StoresManyMeasurementsAllOrNothing) {
   EXPECT_THAT(store().measurements.ListProfiles().value(), IsEmpty());
   ASSERT_TRUE(store().measurements.PutMeasurements(many));
   const auto profile =
-      store()
-          .measurements.LoadProfile(ToString(TestKind()), problems, {})
-          .value();
+      store().measurements.LoadProfile(ToString(TestKind()), problems).value();
   ASSERT_THAT(profile, SizeIs(400));
   EXPECT_THAT(profile.at(problems[399]), SizeIs(10));
 }
@@ -289,9 +272,8 @@ TEST_P(StoreContract, KeepsExtremeNumbers) {
               Code::kInvalidArgument);
   }
   const std::vector<std::string> problems = {m.problem};
-  EXPECT_THAT(
-      store().measurements.LoadProfile(m.kind, problems, {})->at(m.problem),
-      ElementsAre(m.point));
+  EXPECT_THAT(store().measurements.LoadProfile(m.kind, problems)->at(m.problem),
+              ElementsAre(m.point));
   EXPECT_EQ(store().measurements.ListProfiles()->at(0).last_measured_ms, kMax);
 }
 
@@ -469,11 +451,9 @@ TEST_P(StoreContract, StoresAsManyPointsAsAProfileHas) {
   ASSERT_TRUE(store().measurements.PutMeasurements(many));
   EXPECT_EQ(store().measurements.LoadMeasurements(ToString(TestKind()))->size(),
             10'001U);
-  const auto last = store().measurements.LoadProfile(
-      ToString(TestKind()), std::vector{many[0].problem},
-      std::vector{BatchSize(10'001)});
-  ASSERT_EQ(last->size(), 1U);
-  EXPECT_EQ(last->begin()->second, std::vector{many.back().point});
+  const auto stored = store().measurements.LoadProfile(
+      ToString(TestKind()), std::vector{many[0].problem});
+  EXPECT_EQ(stored->at(many[0].problem).back(), many.back().point);
 }
 
 }  // namespace

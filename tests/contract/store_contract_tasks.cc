@@ -56,7 +56,7 @@ TEST_P(StoreContract, KeepsPartialResultsOfATask) {
   EXPECT_TRUE(store().tasks.AddToTask(Completion(task, {point})));
   EXPECT_EQ(store().tasks.GetTask(task.id).value(), task);
   EXPECT_THAT(store()
-                  .measurements.LoadProfile(task.key.kind, {}, {})
+                  .measurements.LoadProfile(task.key.kind, {})
                   .value()
                   .at(task.key.problem),
               ElementsAre(point));
@@ -82,9 +82,8 @@ TEST_P(StoreContract, ReopensTasksDoneUnderAnotherDriver) {
   EXPECT_EQ(store().tasks.ReopenStaleTasks(kind, keys, drivers, {}), 0);
   EXPECT_THAT(Problems(Lease(store(), 9, 20)), ElementsAre("forward-c1"));
   // Points measured under another driver are not loaded with the rest.
-  EXPECT_THAT(store().measurements.LoadProfile(kind, {}, {}).value(),
-              SizeIs(2));
-  EXPECT_THAT(store().measurements.LoadProfile(kind, {}, {}, drivers).value(),
+  EXPECT_THAT(store().measurements.LoadProfile(kind, {}).value(), SizeIs(2));
+  EXPECT_THAT(store().measurements.LoadProfile(kind, {}, drivers).value(),
               SizeIs(1));
   const auto summaries = store().measurements.ListProfiles().value();
   EXPECT_EQ(summaries.at(0).points_by_driver.at("old"), 1);

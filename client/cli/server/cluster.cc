@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/service/clock.h"
+#include "base/service/help.h"
 #include "client/cli/server/list.h"
 #include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
@@ -212,7 +213,7 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
     command
         ->add_option("--deadline", options->deadline_hours,
                      "In how many hours the node goes down")
-        ->check(CLI::Range(0.0, 24.0 * 365))
+        ->check(NumberIn(0, 24.0 * 365))
         ->option_text("HOURS")
         ->default_str("");
   }

@@ -100,6 +100,8 @@ Status Replan(const Server& server, const ReplanOptions& options) {
                       "and the job adopts it");
   }
   const v1::JobRevision& revision = *answer;
+  const auto job = connection->Call(&Stub::GetJob, ById(request.job_id()));
+  const bool whole_steps = job && job->request().has_memory();
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} already has plan {}, as revision {}\n",
@@ -110,7 +112,7 @@ Status Replan(const Server& server, const ReplanOptions& options) {
         "revision {} of job {} is plan {} ({}), {} {}; its ranks adopt it at "
         "their next refresh\n",
         revision.revision(), request.job_id(), revision.plan_id(),
-        revision.reason(), kPredicted,
+        revision.reason(), whole_steps ? "predicted" : kPredicted,
         HumanTime(Nanoseconds(revision.predicted_ns())));
   });
 }
@@ -128,8 +130,11 @@ std::string JobText(const v1::Job& job) {
       job.id(), job.name(), job.state(), job.request().network(),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
-  Table revisions(
-      {"REVISION", "PLAN", std::string(kPredictedHeading), "STATE", "WHY"});
+  // Memory plans predict whole steps.
+  const bool whole_steps = job.request().has_memory();
+  Table revisions({"REVISION", "PLAN",
+                   whole_steps ? "PREDICTED" : std::string(kPredictedHeading),
+                   "STATE", "WHY"});
   for (const v1::JobRevision& revision : job.revisions()) {
     std::string state = "adopted " + Ago(revision.adopted_ms());
     if (!revision.rejected().empty()) {
@@ -147,7 +152,8 @@ std::string JobText(const v1::Job& job) {
   }
   text += revisions.Text() + "\n";
   Table ranks({"RANK", "DEVICE", "HOST", "LAST SEEN", "REVISION", "STEPS",
-               "LAST", "MEDIAN", "P90", "FIRST", "CONVOLUTIONS"});
+               "LAST", "MEDIAN", "P90", "FIRST",
+               whole_steps ? "PREDICTED" : "CONVOLUTIONS"});
   for (const v1::JobRank& rank : job.ranks()) {
     const std::vector<std::string> head = {std::to_string(rank.rank()),
                                            rank.device_id(), rank.host(),
@@ -166,10 +172,12 @@ std::string JobText(const v1::Job& job) {
     }
   }
   text += ranks.Text();
-  text +=
-      "Steps are compared with the FIRST of their revision; CONVOLUTIONS is "
-      "the part of a step that the plan predicts.\n";
-  text += fmt::format("{}\n", kConvolutionsNote);
+  text += "Steps are compared with the FIRST of their revision";
+  text += whole_steps ? ".\n"
+                      : fmt::format(
+                            "; CONVOLUTIONS is the part of a step that the "
+                            "plan predicts.\n{}\n",
+                            kConvolutionsNote);
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
   for (const v1::IdleDevices& idle : job.idle_devices()) {
     text += fmt::format(

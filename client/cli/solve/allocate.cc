@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/files/file.h"
+#include "base/service/help.h"
 #include "base/service/signals.h"
 #include "base/service/time_limit.h"
 #include "client/cli/command.h"
@@ -197,7 +198,7 @@ void AddAllocateCommand(CLI::App& app, Chosen* chosen) {
   command
       ->add_option("--time-limit", options->time_limit,
                    "How many seconds to search at most; 60 unless given")
-      ->check(CLI::Range(
+      ->check(NumberIn(
           0.001, std::chrono::duration<double>(kMostAllocationTime).count()))
       ->option_text("S");
   command

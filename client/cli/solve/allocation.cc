@@ -10,6 +10,7 @@
 
 #include "base/files/buffers.h"
 #include "base/files/file.h"
+#include "base/service/help.h"
 #include "base/service/signals.h"
 #include "base/service/time_limit.h"
 #include "client/cli/solve/solve.h"
@@ -92,7 +93,7 @@ void AddSolveAllocation(CLI::App* solve, Chosen* chosen) {
       ->add_option("--time-limit", options->seconds,
                    "After how many seconds the best allocation found so far is "
                    "the answer, as after Ctrl-C; 60 unless given")
-      ->check(CLI::Range(
+      ->check(NumberIn(
           0.001, std::chrono::duration<double>(kMostAllocationTime).count()))
       ->option_text("SECONDS");
   command

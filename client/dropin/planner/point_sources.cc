@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/accuracy.h"
 #include "device/measure/campaign.h"
 #include "device/measure/measure.h"
 #include "solver/micro_batch/wr.h"
@@ -248,24 +249,23 @@ std::vector<MeasuredPoint> PointSources::AdmittedPoints(
     const ConvProblem& problem, const ProblemMeasurements& known,
     BatchSize batch) const {
   std::vector<MeasuredPoint> points;
-  const auto add = [&](const MeasuredPoint& point) {
-    if (!options_.settings.deterministic ||
-        IsDeterministic(problem.op, point.algorithm)) {
-      points.push_back(point);
-    }
-  };
   for (const auto& [size, measured] : known.batches) {
-    if (size > batch || !PolicyAdmits(options_.settings.policy, size, batch)) {
-      continue;
-    }
-    std::ranges::for_each(measured.points, add);
+    points.insert(points.end(), measured.points.begin(), measured.points.end());
   }
   for (const MeasuredPoint& point : known.singles) {
-    if (IsAdaptive() && point.batch <= batch &&
-        !known.batches.contains(point.batch)) {
-      add(point);
-    }
+    if (!known.batches.contains(point.batch)) points.push_back(point);
   }
+  // An algorithm is as inexact as at the batches that are not used.
+  SpreadErrors(&points);
+  std::erase_if(points, [&](const MeasuredPoint& point) {
+    const bool admitted =
+        known.batches.contains(point.batch)
+            ? PolicyAdmits(options_.settings.policy, point.batch, batch)
+            : IsAdaptive();
+    return point.batch > batch || !admitted ||
+           (options_.settings.deterministic &&
+            !IsDeterministic(problem.op, point.algorithm));
+  });
   LeaveOutInexact(problem.precision, kDefaultMaxError, &points);
   return points;
 }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,25 @@ TEST_F(ReplaceFileTest, SaysWhyAFileCannotBeWritten) {
   fs::create_directories(folder_ / "taken" / "x");
   EXPECT_FALSE(ReplaceFile(folder_ / "taken", "y"));
   EXPECT_EQ(Entries(), 2);
+}
+
+TEST_F(ReplaceFileTest, KeepsLinksAndWritesToPipes) {
+  const fs::path link = folder_ / "link";
+  std::ofstream(folder_ / "file") << "x";
+  fs::create_symlink("file", link);
+  ASSERT_TRUE(ReplaceFile(link, "y"));
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(ReadFile(folder_ / "file", 1_KiB).value(), "y");
+  // As a root user's /dev/null, which must not become a file.
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { std::getline(std::ifstream(pipe), read); });
+  EXPECT_TRUE(ReplaceFile(pipe, "z\n"));
+  reader.join();
+  EXPECT_EQ(read, "z");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(Entries(), 3);
 }
 
 TEST_F(ReplaceFileTest, ShowsReadersOneWritersFileWhole) {

@@ -114,6 +114,24 @@ TEST(ExplanationTest, NamesWhatIsTooInexactAndWhatItWouldGain) {
   EXPECT_FALSE(Explained(kPoints, 32_MiB).inexact);
 }
 
+TEST(ExplanationTest, SaysWhereErrorsMeasuredSinceAdmitNothing) {
+  std::vector<MeasuredPoint> points = {Point("GEMM", 4, 0_MiB, 20us)};
+  KernelProfile kernel;
+  kernel.id.layer = "conv1";
+  kernel.points = points;
+  const auto planned =
+      SolveWr(kernel, {.batch = BatchSize(4), .workspace_limit = 0_MiB});
+  points[0].error_ppt = PartsPerTrillion(1e-3);
+  JobRequest request;
+  request.max_error = 1e-6;
+  const auto explained = ExplainKernel(points, BatchSize(4), request,
+                                       request.KernelLimit(), *planned);
+  ASSERT_FALSE(explained);
+  EXPECT_EQ(explained.error().message,
+            "conv1 forward: every measured algorithm errs by more than "
+            "admitted; max_error 0.001 admits the most accurate");
+}
+
 std::map<std::string, Profile> OnKindA() {
   KernelProfile kernel;
   kernel.id.layer = "conv1";

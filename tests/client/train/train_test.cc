@@ -256,6 +256,56 @@ TEST_F(TrainNormalisedTest, LeavesARankOutOfStatisticsToo) {
   EXPECT_EQ(BatchesOf(together), (std::vector<std::int64_t>{0, 16}));
   EXPECT_LT(LargestDifference(alone, together), kRounding);
 }
+
+// Two ranks update at the end, one as soon as it can.
+TEST_F(TrainNormalisedTest, KeepsMeasurementsOfUnlikeGraphsApart) {
+  const Words common = {"--network",      folder_ / "norm.onnx",
+                        "--steps",        "2",
+                        "--measurements", folder_ / "measured.json"};
+  Train(2, common + Words{"--batch", "8", "--even"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  for (const char* momentum : {"0.9", "0"}) {
+    const test::Finished alone =
+        TrainAlone(common + Words{"--batch", "4", "--cpu-devices", "2",
+                                  "--momentum", momentum});
+    EXPECT_EQ(alone.status, 0) << alone.err;
+  }
+  Json measured = Json::parse(test::FileText(folder_ / "measured.json"));
+  EXPECT_EQ(measured.size(), 3U);
+  for (Json& entry : measured) entry["tasks"] = Json::array();
+  std::ofstream(folder_ / "measured.json") << measured;
+  const test::Finished damaged =
+      TrainAlone(common + Words{"--batch", "4", "--cpu-devices", "2"});
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, HasSubstr((folder_ / "measured.json") +
+                                     ": measurements of 0 tasks"));
+}
+
+TEST_F(TrainNormalisedTest, ResumesWithTheSameStatisticsOnly) {
+  const Words common = {"--network",    folder_ / "norm.onnx", "--batch", "8",
+                        "--checkpoint", folder_ / "net.ckpt"};
+  ASSERT_EQ(TrainAlone(common + Words{"--steps", "2"}).status, 0);
+  const test::Finished other = TrainAlone(
+      common + Words{"--steps", "4", "--resume", "--batch-statistics", "rank"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("batch statistics must be the same"));
+  const test::Finished done =
+      TrainAlone(common + Words{"--steps", "2", "--resume"});
+  EXPECT_EQ(done.status, 0);
+  EXPECT_THAT(done.err, HasSubstr("--steps 2 asks for no more"));
+}
+
+TEST_F(TrainTest, KnowsTheImagesOfAModelWhateverItCallsThem) {
+  std::ofstream(folder_ / "mnist.onnx")
+      << test::OnnxModel(
+             "g (float[N,1,28,28] x, float[10,1,3,3] w) => (float[N,10] y) {"
+             "c = Conv(x, w)  p = GlobalAveragePool(c)  y = Flatten(p) }")
+             .SerializeAsString();
+  const test::Finished run =
+      TrainAlone({"--network", folder_ / "mnist.onnx", "--batch", "1",
+                  "--steps", "2", "--data", "mnist:" + OneImage()});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
 #endif
 
 TEST_F(TrainTest, ResumesFromACheckpointAsIfNeverInterrupted) {
@@ -442,6 +492,9 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   expect(2, "none", {"--batch", "8", "--data", "mnist:" + (folder_ / "none")});
   std::ofstream(folder_ / "no.onnx") << std::string(9, '\1');
   expect(2, "no.onnx", {"--batch", "8", "--network", folder_ / "no.onnx"});
+  for (const char* option : {"--rate", "--momentum", "--time-limit"}) {
+    expect(2, "'nan' is given; a number from", {"--batch", "8", option, "nan"});
+  }
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
   expect(2, "takes images of 3x16x16",
          {"--batch", "8", "--data", "mnist:" + OneImage()});

@@ -253,6 +253,31 @@ TEST_F(WatchTest, ReplacesAProposalByWhatIsAskedFor) {
             "memory_budget_bytes: job 'job' has no memory plans");
 }
 
+TEST_F(WatchTest, RefusesWorkspaceLimitsForMemoryPlans) {
+  v1::RegisterJobRequest job;
+  job.set_job_id("job");
+  *job.mutable_request() = request_;
+  job.mutable_request()->mutable_memory()->set_budget_bytes(1 << 20);
+  job.add_ranks()->set_device_id("device-0");
+  ASSERT_TRUE(coordinator_.jobs.RegisterJob(job));
+  for (const bool total : {false, true}) {
+    v1::ReplanJobRequest replan;
+    replan.set_job_id("job");
+    if (total) {
+      replan.set_total_workspace_bytes(1);
+    } else {
+      replan.set_workspace_limit_bytes(1);
+    }
+    const auto revision = coordinator_.jobs.ReplanJob(replan);
+    ASSERT_FALSE(revision);
+    EXPECT_EQ(revision.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(
+        revision.error().message,
+        HasSubstr(total ? "total_workspace_bytes: job 'job' has memory"
+                        : "workspace_limit_bytes: job 'job' has memory"));
+  }
+}
+
 TEST_F(WatchTest, DrainsAgainOnceMeasurementsAreMade) {
   ASSERT_TRUE(coordinator_.agents.Register(test::Agent("agent", "device-0")));
   request_.set_batch(8);

@@ -49,9 +49,8 @@ TEST(DriftTest, TreatsThePredictionAsALowerBound) {
   EXPECT_FALSE(Drift(0, steps, Nanoseconds(1'000'000), 0.1));
   EXPECT_FALSE(Drift(0, steps, Nanoseconds(11'000'000), 0.1));
   EXPECT_EQ(Drift(0, steps, Nanoseconds(20'000'000), 0.1).value(),
-            "rank 0: its last 8 steps took 10.0 ms (median; p90 10.0 ms), the "
-            "convolutions in them were predicted to take 20.0 ms: 50 % "
-            "shorter");
+            "rank 0: its last 8 steps took 10.0 ms (median; p90 10.0 ms), what "
+            "the plan predicts of them takes 20.0 ms: 50 % shorter");
   // This needs no first steps.
   EXPECT_TRUE(
       Drift(0, HistoryOf(UpTo(8)), Nanoseconds(20'000'000), 0.1).has_value());

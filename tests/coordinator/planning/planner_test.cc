@@ -437,6 +437,23 @@ TEST(PlannerTest, AKindNeverGetsMoreThanItHasRoomFor) {
                     HasSubstr("--memory-budget")));
 }
 
+TEST(PlannerTest, BlamesMemoryOnlyForWhatItBounds) {
+  const Network network = OneLayer();
+  JobRequest request = Request(2, {kFast});
+  auto profiles = Measured(network, request, {{kFast, 100}});
+  const PlainMemory room = RoomFor(request, 2, 2);
+  for (auto& [problem, points] : profiles[kFast]) {
+    std::erase_if(points, [](const MeasuredPoint& point) {
+      return point.algorithm.name == "PLAIN";
+    });
+  }
+  request.workspace_limit = 9_B;  // below all of them
+  const auto none = MakePlan(network, request, profiles, room);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message,
+              AllOf(HasSubstr("10"), Not(HasSubstr("room for"))));
+}
+
 TEST(PlannerTest, SaysWhyMemoryIsNotConsidered) {
   const Network network = OneLayer();
   const JobRequest request = Request(12, {kFast});

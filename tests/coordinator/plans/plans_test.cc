@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/accuracy.h"
 #include "base/onnx/network_file.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/measuring/plan_inputs.h"
@@ -89,6 +90,25 @@ TEST_F(PlansTest, AnswersAnEqualRequestWithTheSamePlanUntilWhatItNeedsChanges) {
   EXPECT_NE(second.id(), first.id());
   EXPECT_GT(second.predicted_ns(), first.predicted_ns());
   EXPECT_EQ(two_.plans.CreatePlan(request_)->id(), second.id());
+}
+
+TEST_F(PlansTest, UsesNoAlgorithmThatErredAtABatchThatItDoesNotNeed) {
+  request_.set_max_error(1e-5);
+  ASSERT_TRUE(one_.plans.CreatePlan(request_));
+  v1::Profile profile;
+  profile.set_id(kKind);
+  v1::ProblemProfile& problem = *profile.add_problems();
+  problem.set_problem(one_.measuring.ListTasks({})->tasks(0).problem());
+  v1::Measurement& point = *problem.add_measurements();
+  point.set_batch(1);
+  point.set_algorithm("GEMM");
+  point.set_precision("FP32");
+  point.set_time_ns(5000);
+  point.set_error_ppt(PartsPerTrillion(1e-3));
+  ASSERT_TRUE(one_.measuring.PutProfile(profile));
+  const auto plan = one_.plans.CreatePlan(request_);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message, HasSubstr("max_error 0.001"));
 }
 
 TEST_F(PlansTest, PredictsWhatTheDeviceSustainsOnceThatIsKnown) {

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class JobsCliTest : public ::testing::Test {
  protected:
@@ -83,8 +84,9 @@ TEST_F(JobsCliTest, SayWhatAPredictionCovers) {
     job.add_revisions()->set_predicted_ns(20'000'000);
     return job;
   };
-  EXPECT_THAT(Run({"show", "job", "1234"}).out,
-              AllOf(HasSubstr(kPredictedHeading), HasSubstr(kConvolutionsNote)));
+  EXPECT_THAT(
+      Run({"show", "job", "1234"}).out,
+      AllOf(HasSubstr(kPredictedHeading), HasSubstr(kConvolutionsNote)));
   coordinator_.replan_job = [](const v1::ReplanJobRequest&) {
     v1::JobRevision revision;
     revision.set_predicted_ns(20'000'000);
@@ -92,6 +94,16 @@ TEST_F(JobsCliTest, SayWhatAPredictionCovers) {
   };
   EXPECT_THAT(Run({"replan", "1234", "--accept"}).out,
               HasSubstr(", predicted (convolutions only) 20.0 ms;"));
+  // Memory plans predict whole steps.
+  coordinator_.get_job = [](const v1::GetRequest&) -> Result<v1::Job> {
+    v1::Job job;
+    job.mutable_request()->mutable_memory();
+    return job;
+  };
+  EXPECT_THAT(Run({"show", "job", "1234"}).out,
+              Not(HasSubstr(kConvolutionsNote)));
+  EXPECT_THAT(Run({"replan", "1234", "--accept"}).out,
+              HasSubstr(", predicted 20.0 ms;"));
 }
 
 TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
