@@ -36,6 +36,7 @@
 #include "coordinator/rest/server.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/security/guard.h"
+#include "coordinator/security/tls_memory.h"
 #include "coordinator/store/sqlite_lock.h"
 
 namespace ucudnn {
@@ -171,6 +172,7 @@ Status Serve(Options options, const std::function<Result<Options>()>& reread) {
   StartLog("ucudnn-coord", options.log_level);
   RaiseOpenFiles();
   KeepFreeMemory();
+  if (!SaveTlsMemory()) spdlog::warn("event=tls_memory_not_saved");
   UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Guard> guard,
                           OpenGuard(options));
   UCUDNN_ASSIGN_OR_RETURN(

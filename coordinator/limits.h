@@ -91,6 +91,10 @@ inline constexpr int kTlsRecordBytes = 4096;
 // time out sooner: after what was lost with it they wait up to 5 s, for an
 // answer 10 s, and up to 10 s before they try again.
 inline constexpr std::int64_t kReturnMs = 30'000;
+// They have it again when so many fall silent together, as when another
+// coordinator of theirs dies. So many handshakes of TLS take some 0.1 s of a
+// core at best, and a second on a busy one.
+inline constexpr std::int64_t kManyAgents = 100;
 // Threads that move requests and answers of gRPC between its queue and those
 // that run calls, and those that its reflection may hold.
 inline constexpr int kRpcThreads = 2;

@@ -62,7 +62,7 @@ class AgentService {
   Heartbeats heartbeats_;
   std::atomic<std::int64_t> devices_ = 0;
   // Used by Maintain only.
-  Liveness heard_{kReturnMs};
+  Liveness heard_{kReturnMs, kManyAgents};
   std::int64_t refused_ = 0;
 };
 

@@ -8,8 +8,7 @@ namespace ucudnn {
 std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
                                     std::int64_t steady_ms,
                                     std::int64_t timeout_ms, bool refused) {
-  if (!first_ms_) first_ms_ = steady_ms;
-  const bool all_return = steady_ms - *first_ms_ <= return_ms_;
+  if (!returning_ms_) returning_ms_ = steady_ms;
   // Time in which nobody looked, beyond what is usual, or listened.
   const std::int64_t missed =
       std::max<std::int64_t>(steady_ms - looked_ms_.value_or(steady_ms) -
@@ -17,6 +16,7 @@ std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
                              0);
   looked_ms_ = steady_ms;
   std::vector<Pulse> silent;
+  std::int64_t quiet = 0;
   std::map<std::string, Heard> heard;
   for (const Pulse& pulse : pulses) {
     Heard now{pulse.beats, steady_ms};
@@ -24,12 +24,19 @@ std::vector<Pulse> Liveness::Silent(const std::vector<Pulse>& pulses,
     if (before != heard_.end() && before->second.beats == pulse.beats) {
       now.steady_ms = before->second.steady_ms + missed;
     }
-    if (!all_return && steady_ms - now.steady_ms > timeout_ms) {
+    const std::int64_t silence = steady_ms - now.steady_ms;
+    if (silence > timeout_ms) {
       silent.push_back(pulse);
+    } else if (silence > timeout_ms / 2) {
+      ++quiet;
     }
     heard.emplace(pulse.id, now);
   }
   heard_ = std::move(heard);
+  const bool many_quiet = quiet >= many_;
+  if (many_quiet && !many_quiet_) returning_ms_ = steady_ms;
+  many_quiet_ = many_quiet;
+  if (steady_ms - *returning_ms_ <= return_ms_) silent.clear();
   return silent;
 }
 

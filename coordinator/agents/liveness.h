@@ -4,9 +4,11 @@
 // Who has been silent for how long, as this process has seen it on its own
 // monotonic clock: no wall clock decides who is lost. Whoever was heard of
 // before this process started, or while it could not look or listen, gets the
-// whole timeout from then on.
+// whole timeout from then on. Many that fall silent together lost a coordinator
+// or the network, or wait for each other's handshakes.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,9 +21,13 @@ namespace ucudnn {
 // Not thread-safe.
 class Liveness {
  public:
-  // For so long after the first look nobody is silent: agents that return all
-  // at once, over TLS, may be heard of and then not for a while.
-  explicit Liveness(std::int64_t return_ms = 0) : return_ms_(return_ms) {}
+  // For so long nobody is silent after the first look, nor once `many` were not
+  // heard of for half of the timeout: agents that return all at once, over TLS,
+  // may be heard of and then not for a while.
+  explicit Liveness(
+      std::int64_t return_ms = 0,
+      std::int64_t many = std::numeric_limits<std::int64_t>::max())
+      : return_ms_(return_ms), many_(many) {}
 
   // Takes note of all pulses at this moment; returns those that have not
   // changed for longer than the timeout. To be called several times per
@@ -38,7 +44,9 @@ class Liveness {
   };
 
   std::int64_t return_ms_;
-  std::optional<std::int64_t> first_ms_;
+  std::int64_t many_;
+  bool many_quiet_ = false;                   // at the last look
+  std::optional<std::int64_t> returning_ms_;  // since then
   std::optional<std::int64_t> looked_ms_;
   std::map<std::string, Heard> heard_;
 };

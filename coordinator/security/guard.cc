@@ -50,26 +50,28 @@ tl::unexpected<Error> Bad(const std::string& path, std::string_view what) {
   return Fail(Code::kInvalidArgument, "{} {}: {}", path, what, OpensslReason());
 }
 
-// Asks for a client's certificate, and takes clients without one: they may have
-// a token, or only want to know whether the service is alive.
-// Of each connection of this process, gRPC's too: OpenSSL otherwise keeps 32
-// KiB of buffers for one that is idle, and gRPC offers no way to say so.
-void ReleaseIdleBuffers() {
+// Of each connection of this process, gRPC's too, which offers no way to say
+// so: OpenSSL otherwise keeps 32 KiB of buffers for one that is idle, and makes
+// two tickets with each handshake, by which no client of ours comes back.
+void SpareConnections() {
   [[maybe_unused]] static const int once = SSL_get_ex_new_index(
       0, nullptr,
       [](void* connection, void*, CRYPTO_EX_DATA*, int, long, void*) {
-        SSL_set_mode(static_cast<SSL*>(connection), SSL_MODE_RELEASE_BUFFERS);
+        auto* const ssl = static_cast<SSL*>(connection);
+        SSL_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
+        SSL_set_num_tickets(ssl, 0);
       },
       nullptr, nullptr);
 }
 
+// Asks for a client's certificate, and takes clients without one: they may have
+// a token, or only want to know whether the service is alive.
 Result<SslContextPtr> MakeTls(const GuardFiles& files) {
   SslContextPtr tls(SSL_CTX_new(TLS_server_method()));
   UCUDNN_CHECK(tls != nullptr);
   SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(tls.get(), SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION |
                                      SSL_OP_IGNORE_UNEXPECTED_EOF);
-  SSL_CTX_set_num_tickets(tls.get(), 0);
   SSL_CTX_set_session_cache_mode(tls.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(tls.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -276,7 +278,7 @@ const Guard& Guard::None() {
 }
 
 Result<std::unique_ptr<Guard>> Guard::Open(const GuardFiles& files) {
-  ReleaseIdleBuffers();
+  SpareConnections();
   // Before the files are read, so that a change meanwhile is noticed.
   std::string stamps = StampsOf(files);
   UCUDNN_ASSIGN_OR_RETURN(Loaded loaded, Load(files));

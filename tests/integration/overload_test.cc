@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -20,7 +21,10 @@
 #include <vector>
 
 #include "coordinator/limits.h"
+#include "coordinator/security/openssl.h"
+#include "coordinator/security/tls_memory.h"
 #include "tests/integration/cluster.h"
+#include "tests/support/certificates.h"
 #include "ucudnn/v1/coordinator.grpc.pb.h"
 
 namespace ucudnn::test {
@@ -46,6 +50,7 @@ class Connection {
   ~Connection() { close(socket_); }
 
   bool connected() const { return connected_; }
+  int descriptor() const { return socket_; }
   bool Send(const std::string& text) const {
     return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
@@ -271,6 +276,63 @@ TEST(OpenFilesTest, AreAsManyAsTheSystemGrants) {
                     /*new_limit=*/nullptr, &raised),
             0);
   EXPECT_EQ(raised.rlim_cur, own.rlim_max);
+}
+
+// The kB in memory of a process's largest mapping.
+std::size_t LargestMappingKb(pid_t process) {
+  std::ifstream maps(fmt::format("/proc/{}/smaps", process));
+  std::pair<std::size_t, std::size_t> largest;
+  std::size_t size = 0;
+  for (std::string word; maps >> word;) {
+    std::size_t kb = 0;
+    if (word == "Size:" && maps >> kb) size = kb;
+    if (word == "Rss:" && maps >> kb) {
+      largest = std::max(largest, std::pair(size, kb));
+    }
+  }
+  return largest.second;
+}
+
+// 10,000 agents have a TLS connection each.
+TEST(TlsConnectionsTest, TakeLittleMemoryAndMakeNoTickets) {
+  constexpr std::size_t kConnections = 200;
+  constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  constexpr char kSettings[] = "\0\0\0\4\0\0\0\0";
+  const Certificates certificates;
+  const GuardFiles files = certificates.guard();
+  Cluster cluster("sqlite::memory:");
+  cluster.StartCoordinators(
+      {"--ca", files.ca, "--cert", files.cert, "--key", files.key});
+  const int port =
+      std::stoi(cluster.address().substr(cluster.address().find(':') + 1));
+  const SslContextPtr context(SSL_CTX_new(TLS_client_method()));
+  static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
+  SSL_CTX_set_alpn_protos(context.get(), kHttp2, sizeof(kHttp2));
+  static int tickets = 0;
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT);
+  SSL_CTX_sess_set_new_cb(context.get(), [](SSL*, SSL_SESSION*) {
+    ++tickets;
+    return 0;
+  });
+  std::vector<std::unique_ptr<Connection>> sockets;
+  std::vector<SslPtr> connections;
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    sockets.push_back(std::make_unique<Connection>(port));
+    SSL* const ssl = connections.emplace_back(SSL_new(context.get())).get();
+    SSL_set_fd(ssl, sockets.back()->descriptor());
+    ASSERT_EQ(SSL_connect(ssl), 1) << OpensslReason();
+    const std::string first =
+        std::string(kPreface) + std::string(kSettings, sizeof(kSettings));
+    ASSERT_GT(SSL_write(ssl, first.data(), static_cast<int>(first.size())), 0);
+    // Tickets would come before the server's own settings.
+    char byte = 0;
+    ASSERT_EQ(SSL_read(ssl, &byte, 1), 1) << OpensslReason();
+  }
+  EXPECT_EQ(tickets, 0);
+  // Of the 34 KiB that OpenSSL keeps for each.
+  const std::size_t kb = LargestMappingKb(cluster.coordinator().pid());
+  EXPECT_GE(kb, kConnections * 4);
+  EXPECT_LE(kb, kConnections * 12);
 }
 
 TEST_F(OverloadTest, AnswersAtOnceOverOneConnection) {

@@ -2,15 +2,20 @@
 # The load of 10,000 agents and 200 long bodies on a machine that has more cores
 # than this one, and neither PostgreSQL nor gRPC:
 #
-#   load.sh pack BUILD FILE.tar.xz   the programs of build tree BUILD with all
-#                                    they need (tests/gpu/bundle.sh)
-#   load.sh run OUT.json [CPUS]      in the unpacked folder: runs the rows, and
-#                                    writes them as one JSON object
+#   load.sh pack BUILD FILE.tar.xz       the programs of build tree BUILD with
+#                                        all they need (tests/gpu/bundle.sh)
+#   load.sh run OUT.jsonl [CPUS [ROW...]]
+#                                        in the unpacked folder: runs the rows;
+#                                        each result is a line of JSON at once
 #
+# Rows are, by default in this order, tls-sqlite, tls-postgres, sqlite and
+# postgres (the agents), tls-bodies and bodies. All take about seven minutes, the
+# first two half of that.
 # CPUS are the coordinator's processors, such as 4-7; the load and PostgreSQL get
-# the others. By default that on machines of eight or more, else all share all.
+# the others. By default, or if empty, that on machines of eight or more, else
+# all share all.
 # UCUDNN_LOAD_AGENTS has another number of agents; UCUDNN_LOAD_SECONDS is how
-# long each row takes that has no end of its own.
+# long each part takes that has no end of its own.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -40,62 +45,64 @@ pack() {
   cp "$here/load.sh" "$folder"
   git -C "$source" describe --always --dirty >"$folder/REVISION"
   chmod -R a+rX "$folder"
-  tar -caf "$file" -C "$folder" .
+  XZ_OPT="-T0 -3" tar -caf "$file" -C "$folder" .
   du -m "$file"
 }
 
-# row SECONDS ARGUMENT...: a call of service_bench, ended after so long.
+# row NAME: a call of service_bench, ended after a while.
 row() {
-  local limit=$1 status=0
-  shift
-  $load timeout "$limit" "$here/bin/service_bench" --json "$rows" --seconds "$seconds" \
-    ${cpus:+--coordinator-cpus "$cpus"} "$@" 2>"$rows.err" || status=$?
+  local name=$1 status=0 arguments=() limit=150
+  [[ $name != tls-* ]] || arguments+=(--tls)
+  case ${name#tls-} in
+    bodies) limit=60 && arguments+=(bodies) ;;
+    *) arguments+=(--database "${name#tls-}" --agents "$agents" agents) ;;
+  esac
+  "${load[@]}" timeout "$limit" "$here/bin/service_bench" --json "$out" --seconds "$seconds" \
+    ${cpus:+--coordinator-cpus "$cpus"} "${arguments[@]}" 2>"$home/error" || status=$?
   [ $status -eq 0 ] ||
-    echo "{\"row\":\"$*\",\"status\":$status,\"error\":\"$(tail -1 "$rows.err" | tr -d '"\\')\"}" |
-    tee -a "$rows"
-  write
-}
-
-# Writes what there is so far.
-write() {
-  {
-    echo "{\"revision\":\"$(cat "$here/REVISION")\",\"processors\":$count,"
-    echo "\"model\":\"$(sed -n '/model name/{s/.*: //p;q}' /proc/cpuinfo)\","
-    echo "\"coordinator\":\"$cpus\",\"load\":\"$others\",\"files\":$(ulimit -n),"
-    echo "\"rows\":[$(paste -sd, "$rows")]}"
-  } >"$out"
+    echo "{\"row\":\"$name\",\"status\":$status,\"error\":\"$(tail -1 "$home/error" | tr -d '"\\')\"}" |
+    tee -a "$out"
 }
 
 run() {
-  local tls database
-  out=$1 others=''
-  seconds=${UCUDNN_LOAD_SECONDS:-15} agents=${UCUDNN_LOAD_AGENTS:-10000} load='' cpus=${2-}
+  local names=("${@:3}") count others='' load=() name
+  out=$(realpath "$1") cpus=${2-}
+  seconds=${UCUDNN_LOAD_SECONDS:-15} agents=${UCUDNN_LOAD_AGENTS:-10000}
+  [ ${#names[@]} -gt 0 ] || names=(tls-sqlite tls-postgres sqlite postgres tls-bodies bodies)
+  for name in "${names[@]}"; do
+    [[ $name =~ ^(tls-)?(sqlite|postgres|bodies)$ ]] || usage
+  done
   count=$(nproc)
   if [ -z "$cpus" ] && [ "$count" -ge 8 ]; then cpus=$((count / 2))-$((count / 2 + 3)); fi
   if [ -n "$cpus" ]; then
     others=$(comm -23 <(seq 0 $((count - 1)) | sort) \
       <(for part in ${cpus//,/ }; do seq "${part%-*}" "${part#*-}"; done | sort) |
       sort -n | paste -sd,)
-    load="taskset -c $others"
+    load=(taskset -c "$others")
   fi
   ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
-  rows=$(mktemp)
-  export UCUDNN_BIN_DIR=$here/bin UCUDNN_TEST_DATA=$here/tests/data PATH=$here/bin:$PATH
-  UCUDNN_POSTGRES_BIN=$(echo "$here"/pg/lib/postgresql/*/bin)
+  # PostgreSQL runs as nobody if we are root, who may not enter our folder.
+  home=$(mktemp -d)
+  trap 'rm -rf "$home"' EXIT
+  cp -r "$here/pg" "$here/lib" "$home"
+  chmod 755 "$home"
+  UCUDNN_POSTGRES_BIN=$(echo "$home"/pg/lib/postgresql/*/bin)
   export UCUDNN_POSTGRES_BIN
-  for tls in '' --tls; do
-    # shellcheck disable=SC2086
-    row 60 $tls bodies
-    for database in sqlite postgres; do
-      # shellcheck disable=SC2086
-      row 150 --database $database --agents "$agents" $tls agents
-    done
-  done
-  rm -f "$rows" "$rows.err"
+  export UCUDNN_BIN_DIR=$here/bin UCUDNN_TEST_DATA=$here/tests/data PATH=$here/bin:$PATH
+  echo "{\"revision\":\"$(cat "$here/REVISION")\",\"processors\":$count,\
+\"model\":\"$(sed -n '/model name/{s/.*: //p;q}' /proc/cpuinfo)\",\
+\"coordinator\":\"$cpus\",\"load\":\"$others\",\"files\":$(ulimit -n)}" | tee "$out"
+  for name in "${names[@]}"; do row "$name"; done
+}
+
+usage() {
+  sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
 }
 
 case ${1-}:$# in
   pack:3) pack "$2" "$3" ;;
-  run:2 | run:3) run "${@:2}" ;;
-  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  run:1) usage ;;
+  run:*) run "${@:2}" ;;
+  *) usage ;;
 esac

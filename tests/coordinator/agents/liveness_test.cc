@@ -56,6 +56,36 @@ TEST_F(LivenessTest, GivesAllTimeToReturnAfterTheFirstLook) {
               ElementsAre(Pulse{"a", 1}, Pulse{"b", 2}));
 }
 
+TEST_F(LivenessTest, GivesManyThatFallSilentTogetherTimeToReturn) {
+  liveness_ = Liveness(3 * kTimeout, /*many=*/3);
+  const auto hear_of_a = [&](const std::vector<Pulse>& others,
+                             std::int64_t end_ms) {
+    std::vector<Pulse> silent;
+    while (now_ms_ < end_ms) {
+      std::vector<Pulse> pulses = others;
+      pulses.push_back({"a", now_ms_});
+      silent = Look(pulses, now_ms_ + 100);
+    }
+    return silent;
+  };
+  // Of four that are heard of, three no longer are from 60.0 s on.
+  while (now_ms_ < 60'000) {
+    EXPECT_THAT(
+        Look({{"a", now_ms_}, {"b", now_ms_}, {"c", now_ms_}, {"d", now_ms_}},
+             now_ms_ + 100),
+        IsEmpty());
+  }
+  EXPECT_THAT(hear_of_a({{"b", 1}, {"c", 1}, {"d", 1}}, 62'000), IsEmpty());
+  // One comes back, the others do not.
+  EXPECT_THAT(hear_of_a({{"b", 2}, {"c", 1}, {"d", 1}}, 62'100), IsEmpty());
+  EXPECT_THAT(hear_of_a({{"b", 3}, {"c", 1}, {"d", 1}}, 63'700), IsEmpty());
+  EXPECT_THAT(hear_of_a({{"b", 4}, {"c", 1}, {"d", 1}}, 63'900),
+              ElementsAre(Pulse{"c", 1}, Pulse{"d", 1}));
+  // One alone has the timeout, as ever.
+  EXPECT_THAT(hear_of_a({{"b", 4}}, 64'700), IsEmpty());
+  EXPECT_THAT(hear_of_a({{"b", 4}}, 65'000), ElementsAre(Pulse{"b", 4}));
+}
+
 TEST_F(LivenessTest, DoesNotCountTimeInWhichPulsesWereRefused) {
   EXPECT_THAT(Look({{"a", 1}}, 50'500), IsEmpty());
   while (now_ms_ < 60'000) {

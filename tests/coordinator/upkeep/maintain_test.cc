@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -97,6 +98,39 @@ TEST_F(MaintainTest, GivesAgentsTimeToReturnAfterAStart) {
     ASSERT_TRUE(restarted.coordinator->upkeep.Maintain());
   }
   EXPECT_EQ(State(), AgentState::kGone);
+}
+
+TEST_F(MaintainTest, GivesAgentsOfAnotherCoordinatorTimeToReturn) {
+  const auto all = [&](Host* heard, seconds time) {
+    for (seconds passed{0}; passed < time; ++passed) {
+      first_.clock.Advance(seconds(1));
+      for (int i = 0; heard != nullptr && i < kManyAgents; ++i) {
+        v1::HeartbeatRequest beat;
+        beat.set_agent_id(fmt::format("{}", i));
+        ASSERT_TRUE(heard->coordinator->agents.Heartbeat(beat));
+      }
+      for (Host* host : {&second_, &first_}) {
+        if (host == &first_ || heard != nullptr) {
+          ASSERT_TRUE(host->coordinator->upkeep.Maintain());
+        }
+      }
+    }
+  };
+  for (int i = 0; i < kManyAgents; ++i) {
+    v1::RegisterRequest request;
+    request.set_agent_id(fmt::format("{}", i));
+    ASSERT_TRUE(second_.coordinator->agents.Register(request));
+  }
+  const auto gone = [&] {
+    return std::ranges::count(*store_->agents.ListAgents(), AgentState::kGone,
+                              &AgentRecord::state);
+  };
+  all(&second_, seconds(35));
+  EXPECT_EQ(gone(), 1);                      // "a"
+  all(nullptr, seconds(kReturnMs / 1'000));  // it was killed
+  EXPECT_EQ(gone(), 1);
+  all(nullptr, seconds(15));
+  EXPECT_EQ(gone(), kManyAgents + 1);
 }
 
 TEST_F(MaintainTest, KeepsAgentsWhileItRefusesHeartbeats) {
