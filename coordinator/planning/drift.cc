@@ -35,7 +35,8 @@ StepHistory HistoryOf(std::span<const Nanoseconds> kept) {
 }
 
 std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
-                                 Nanoseconds predicted, double tolerance) {
+                                 Nanoseconds predicted, double tolerance,
+                                 bool of_step) {
   const StepSummary& last = steps.last;
   if (last.samples < kMinDriftSamples) return std::nullopt;
   const auto beyond = [&](Nanoseconds expected) {
@@ -47,10 +48,9 @@ std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
       fmt::format("rank {}: its last {} steps took {} (median; p90 {})", rank,
                   last.samples, HumanTime(last.median), HumanTime(last.p90));
   if (predicted > Nanoseconds(0) && beyond(predicted) < -tolerance) {
-    return fmt::format(
-        "{}, the convolutions in them were predicted to take {}: {:.0f} % "
-        "shorter",
-        took, HumanTime(predicted), -beyond(predicted) * 100);
+    return fmt::format("{}, {} predicted to take {}: {:.0f} % shorter", took,
+                       of_step ? "each was" : "the convolutions in them were",
+                       HumanTime(predicted), -beyond(predicted) * 100);
   }
   if (!steps.first_median || *steps.first_median <= Nanoseconds(0)) {
     return std::nullopt;

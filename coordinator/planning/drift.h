@@ -50,9 +50,11 @@ inline constexpr std::int64_t kMinDriftSamples = 8;
 // (median; p90 14.2 ms), its first ones 10.0 ms: 39 % longer". Absent unless
 // the last steps' median differs from the first ones' by more than `tolerance`
 // (0.1 is 10 %), or is shorter than the predicted convolutions by more than
-// that. A `predicted` of 0 means that there is no prediction.
+// that, or, with `of_step`, the predicted step. A `predicted` of 0 means that
+// there is no prediction.
 std::optional<std::string> Drift(std::int64_t rank, const StepHistory& steps,
-                                 Nanoseconds predicted, double tolerance);
+                                 Nanoseconds predicted, double tolerance,
+                                 bool of_step = false);
 
 }  // namespace ucudnn
 
