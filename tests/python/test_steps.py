@@ -118,7 +118,7 @@ def test_the_command_puts_shows_plans_and_removes(daemon, tmp_path):
     assert "revision 1" in daemon.command("steps", "put", "resnet", step)
     assert "resnet" in daemon.command("steps")
     shown = daemon.command("steps", "show", "resnet")
-    assert "step resnet, revision 1" in shown and "320.00 us" in shown
+    assert "step resnet, revision 1" in shown and "320 us" in shown
     plan = json.loads(
         daemon.command(
             "plan", "--step", "resnet", "--batch", 12, "--device-kind",
@@ -128,7 +128,7 @@ def test_the_command_puts_shows_plans_and_removes(daemon, tmp_path):
     assert [rank["batch"] for rank in plan["ranks"]] == [8, 4]
     told = daemon.command("explain", plan["id"])
     assert "step resnet at batch 12" in told
-    assert "even shares take 120.00 us" in told
+    assert "even shares take 120 us" in told
     assert "measured at batches 4, 16; on the line between them" in told
     assert "step resnet" in daemon.command("plans")
     daemon.command("steps", "rm", "resnet", "--reason", "done")
