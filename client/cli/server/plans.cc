@@ -184,8 +184,16 @@ Result<std::vector<std::string>> StepKindsNamed(
   }
   std::vector<std::string> kinds;
   for (const std::string& text : texts) {
-    UCUDNN_ASSIGN_OR_RETURN(kinds.emplace_back(),
-                            UniquePrefix("device kind", text, known));
+    const bool whole =  // may have commas
+        std::ranges::find(known, text) != known.end();
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end =
+          whole ? text.size() : std::min(text.find(',', begin), text.size());
+      UCUDNN_ASSIGN_OR_RETURN(
+          kinds.emplace_back(),
+          UniquePrefix("device kind", text.substr(begin, end - begin), known));
+      begin = end + 1;
+    }
   }
   return kinds;
 }
