@@ -132,6 +132,14 @@ constexpr auto kCalls = std::to_array<CallSpec>({
                                        "DELETE /v1/networks/{id}?who&reason"),
     Row<&NetworkService::PutNetwork>(
         "PutNetwork", kOperate, "PUT /v1/networks/{name}?input_shape", kLong),
+    Row<&StepService::ListSteps>("ListSteps", kRead,
+                                 "GET /v1/steps?limit&after"),
+    Row<&StepService::GetStep>("GetStep", kRead, "GET /v1/steps/{id}", kShort,
+                               /*has_tag=*/true),
+    Row<&UpkeepService::DeleteStep>("DeleteStep", kAdministrate,
+                                    "DELETE /v1/steps/{id}?who&reason"),
+    Row<&StepService::PutStep>("PutStep", kPlan, "PUT /v1/steps/{name}?who",
+                               kLong),
     Row<&MeasuringService::ListProfiles>("ListProfiles", kRead,
                                          "GET /v1/profiles?limit&after"),
     // REST sends all pages at once (rest/server.cc).

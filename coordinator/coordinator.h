@@ -17,6 +17,7 @@
 #include "coordinator/measuring/measuring_service.h"
 #include "coordinator/networks/network_service.h"
 #include "coordinator/plans/plan_service.h"
+#include "coordinator/steps/step_service.h"
 #include "coordinator/upkeep/upkeep_service.h"
 
 namespace ucudnn {
@@ -29,12 +30,13 @@ struct Coordinator {
   template <class Service>
   Service& Get() {
     return std::get<Service&>(
-        std::tie(agents, networks, measuring, plans, jobs, upkeep));
+        std::tie(agents, networks, steps, measuring, plans, jobs, upkeep));
   }
 
   Context context;
   AgentService agents{context};
   NetworkService networks{context};
+  StepService steps{context};
   MeasuringService measuring{context, agents};
   PlanService plans{context};
   JobService jobs{context, agents, plans};

@@ -1,5 +1,7 @@
 #include "coordinator/request_check.h"
 
+#include <algorithm>
+#include <cctype>
 #include <limits>
 #include <string>
 
@@ -8,6 +10,8 @@
 
 namespace ucudnn {
 namespace {
+
+constexpr std::size_t kMaxNameLength = 200;
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -85,6 +89,20 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
 }
 
 }  // namespace
+
+Status CheckName(const std::string& name) {
+  const bool ok =
+      !name.empty() && name.size() <= kMaxNameLength && name != "." &&
+      name != ".." &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+      });
+  if (ok) return {};
+  return Fail(Code::kInvalidArgument,
+              "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
+              "are accepted, but not '.' and '..'",
+              Excerpt(name), kMaxNameLength);
+}
 
 Status CheckRequest(const Message& request) {
   const google::protobuf::Descriptor& type = *request.GetDescriptor();

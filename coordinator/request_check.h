@@ -3,9 +3,15 @@
 
 #include <google/protobuf/message.h>
 
+#include <string>
+
 #include "base/result.h"
 
 namespace ucudnn {
+
+// kInvalidArgument unless the text can name a network or a step: names go into
+// URLs, tables and file names.
+Status CheckName(const std::string& name);
 
 // kInvalidArgument, naming the field, if a text of the request is longer than
 // kMaxTextBytes (limits.h), since lists show such texts again and again, or a

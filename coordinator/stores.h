@@ -39,6 +39,7 @@
 #include "coordinator/measuring/task_store.h"
 #include "coordinator/networks/network_store.h"
 #include "coordinator/plans/plan_store.h"
+#include "coordinator/steps/step_store.h"
 #include "coordinator/store/actions.h"
 #include "coordinator/store/changes.h"
 #include "coordinator/store/open_database.h"
@@ -63,6 +64,7 @@ struct Store {
   Changes changes{*database};
   AgentStore agents{*database};
   NetworkStore networks{*database};
+  StepStore steps{*database};
   TaskStore tasks{*database};
   MeasurementStore measurements{*database};
   CampaignStore campaigns{*database};

@@ -114,6 +114,8 @@ Result<JobRequest> ReadRequest(const v1::PlanRequest& message) {
   request.exclude_ranks.assign(message.exclude_ranks().begin(),
                                message.exclude_ranks().end());
   request.concurrent = message.concurrent();
+  request.step = message.step();
+  request.all_ranks = message.all_ranks();
   return request;
 }
 
@@ -216,6 +218,8 @@ v1::PlanRequest ToProto(const JobRequest& request) {
     message.add_exclude_ranks(rank);
   }
   message.set_concurrent(request.concurrent);
+  message.set_step(request.step);
+  message.set_all_ranks(request.all_ranks);
   return message;
 }
 

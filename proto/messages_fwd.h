@@ -48,6 +48,7 @@ class ListNetworksResponse;
 class ListPlansResponse;
 class ListProfilesResponse;
 class ListRequest;
+class ListStepsResponse;
 class ListTasksResponse;
 class MeasureProgress;
 class MeasureRequest;
@@ -59,6 +60,7 @@ class ProblemProfile;
 class Profile;
 class ProfileSummary;
 class PutNetworkRequest;
+class PutStepRequest;
 class QueuedTask;
 class RegisterJobRequest;
 class RegisterJobResponse;
@@ -73,6 +75,7 @@ class ReportTaskRequest;
 class ReportTaskResponse;
 class StatusRequest;
 class StatusResponse;
+class Step;
 
 }  // namespace ucudnn::v1
 

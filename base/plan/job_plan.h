@@ -59,6 +59,10 @@ struct JobRequest {
   std::vector<std::int32_t> exclude_ranks = {};
   // The total is divided among kernels that may run at once (docs/adr/0064).
   bool concurrent = false;
+  // Instead of a network: a step that a framework measured (docs/steps.md).
+  // Then plans have no kernels, and of `memory` budgets and recompute count.
+  std::string step = {};
+  bool all_ranks = false;  // of a step: all get images that are not excluded
   // The error that algorithms may have (base/accuracy.h).
   double max_error = kDefaultMaxError;
 

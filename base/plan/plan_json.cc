@@ -117,7 +117,11 @@ Status ReadMemoryPlan(const Json& json, std::string path,
 
 Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
   JsonObject object(json, std::move(path));
-  object.Read("network", &request->network);
+  object.ReadOptional("step", &request->step);
+  if (request->step.empty() || object.Has("network")) {
+    object.Read("network", &request->network);
+  }
+  object.ReadOptional("all_ranks", &request->all_ranks);
   object.Read("batch", &request->batch);
   object.Read("device_kinds", &request->device_kinds);
   object.ReadOptional("workspace_limit_bytes", &request->workspace_limit);

@@ -41,6 +41,7 @@ int Main(int argc, char** argv) {
   Chosen chosen;
   AddClusterCommands(app, server, &chosen);
   AddNetworkCommands(app, server, &chosen);
+  AddStepCommands(app, server, &chosen);
   AddProfileCommands(app, server, &chosen);
   AddPlanCommands(app, server, &chosen);
   AddExplainCommand(app, server, &chosen);
@@ -59,8 +60,9 @@ int Main(int argc, char** argv) {
   AddCompletionCommand(app, &chosen);
   AddHelpCommand(app, &chosen);
   AddConfigCommand(app, server, &chosen);
-  Group(app, "Planning",
-        {"networks", "profiles", "plan", "measure", "plans", "explain"});
+  Group(
+      app, "Planning",
+      {"networks", "steps", "profiles", "plan", "measure", "plans", "explain"});
   Group(app, "Job", {"jobs", "replan"});
   Group(app, "Measuring", {"tasks", "campaigns", "cancel"});
   Group(app, "Cluster",

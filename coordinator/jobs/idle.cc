@@ -44,7 +44,8 @@ Result<std::vector<GainByIdle>> JobService::GainsWith(
   std::vector<GainByIdle> gains;
   UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(job.plan));
   // What memory plans would gain is known after a search only.
-  if (plan.request.memory) return gains;
+  // Steps are seldom of kinds that agents offer.
+  if (plan.request.memory || !plan.request.step.empty()) return gains;
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds now,
                           Predict(store_, plan.request, plan.network_revision));
   for (const auto& [kind, count] : idle) {

@@ -465,18 +465,19 @@ Result<v1::DeleteResponse> JobService::DeleteJob(
                 });
 }
 
-Status JobService::CheckUnneeded(const std::string& network) {
+Status JobService::CheckUnneeded(std::string_view what, const std::string& name,
+                                 const std::string& (v1::PlanRequest::*named)()
+                                     const) {
   UCUDNN_ASSIGN_OR_RETURN(const auto running, store_.jobs.ListJobPulses());
   for (const Pulse& pulse : running) {
     const auto details = store_.jobs.GetJob(pulse.id);
     if (!details) continue;  // deleted meanwhile
     UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest request,
                             RequestOf(details->job));
-    if (request.network() != network) continue;
+    if ((request.*named)() != name) continue;
     return Fail(Code::kFailedPrecondition,
-                "job '{}' runs network '{}'; it is deleted once the job "
-                "has ended",
-                pulse.id, network);
+                "job '{}' runs {} '{}'; it is deleted once the job has ended",
+                pulse.id, what, name);
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/plan/plan.h"
@@ -77,8 +78,10 @@ class JobService {
   // Moves jobs away from a node that is drained, and back. In watch.cc.
   Result<v1::HoldAgentResponse> HoldAgent(const v1::HoldAgentRequest& request);
 
-  // kFailedPrecondition if a running job runs the network.
-  Status CheckUnneeded(const std::string& network);
+  // kFailedPrecondition if a running job runs the network or step, which is
+  // `what` its request has as `named`.
+  Status CheckUnneeded(std::string_view what, const std::string& name,
+                       const std::string& (v1::PlanRequest::*named)() const);
   // Marks jobs that have been silent too long as lost, and starts WatchJobs in
   // the background, where it may go on after the return. Called by one thread.
   Status Maintain();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/accuracy.h"
+#include "base/text.h"
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
@@ -56,6 +57,13 @@ Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
                           std::optional<std::int64_t> network_revision) {
   PlanInputs inputs;
   UCUDNN_ASSIGN_OR_RETURN(inputs.request, Canonical(request));
+  if (!inputs.request.step.empty()) {
+    return Fail(
+        Code::kInvalidArgument,
+        "step is '{}'; a network is accepted here, as steps are planned "
+        "by themselves",
+        Excerpt(inputs.request.step));
+  }
   std::vector<std::string>& kinds = inputs.request.device_kinds;
   if (kinds.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(std::string kind, OnlyKind(agents));

@@ -2,8 +2,6 @@
 
 #include <openssl/evp.h>
 
-#include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <utility>
 
@@ -13,13 +11,12 @@
 #include "coordinator/limits.h"
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/page.h"
+#include "coordinator/request_check.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
 namespace {
-
-constexpr std::size_t kMaxNameLength = 200;
 
 // A network's convolutions as the store keeps them.
 std::string LayersOf(const Network& network) {
@@ -28,21 +25,6 @@ std::string LayersOf(const Network& network) {
     *message.add_layers() = ToProto(layer);
   }
   return message.SerializeAsString();
-}
-
-// Names go into URLs, tables and file names.
-Status CheckName(const std::string& name) {
-  const bool ok =
-      !name.empty() && name.size() <= kMaxNameLength && name != "." &&
-      name != ".." &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-      });
-  if (ok) return {};
-  return Fail(Code::kInvalidArgument,
-              "'{}' is not a name; 1 to {} letters, digits, '.', '_' and '-' "
-              "are accepted, but not '.' and '..'",
-              Excerpt(name), kMaxNameLength);
 }
 
 // The network's file with the sizes that the request has for it.

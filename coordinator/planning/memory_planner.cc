@@ -1,7 +1,6 @@
 #include "coordinator/planning/memory_planner.h"
 
 #include <algorithm>
-#include <future>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,10 +9,10 @@
 #include <vector>
 
 #include "base/onnx/network_file.h"
-#include "base/service/call.h"
 #include "base/training/build.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
+#include "coordinator/planning/solve_until.h"
 #include "solver/joint_memory.h"
 #include "solver/memory/policies.h"
 
@@ -112,27 +111,6 @@ Result<Sharing> SharingOf(const NetworkRecord& network,
   return sharing;
 }
 
-// Solves on a thread of its own, so that this one can stop it: at `deadline`,
-// or once the call is not wanted any more.
-Result<JointMemoryPlan> SolveUntil(SteadyClock::time_point deadline,
-                                   JointMemoryProblem* problem) {
-  constexpr milliseconds kLook{50};
-  UCUDNN_RETURN_IF_ERROR(Call::Check());
-  std::stop_source stop;
-  problem->request.stop = stop.get_token();
-  if (SteadyClock::now() >= deadline) stop.request_stop();
-  auto solved = std::async(std::launch::async,
-                           [&] { return SolveJointMemory(*problem); });
-  Status wanted;
-  while (solved.wait_for(kLook) != std::future_status::ready) {
-    wanted = Call::Check();
-    if (!wanted || SteadyClock::now() >= deadline) stop.request_stop();
-  }
-  Result<JointMemoryPlan> plan = solved.get();
-  if (!wanted) return tl::unexpected<Error>(std::move(wanted).error());
-  return plan;
-}
-
 // Why there is no plan: with the error of the largest even share on the place
 // with the least memory, which names a budget that would do for it.
 Error WhyNothingFits(const Sharing& sharing, Error error) {
@@ -165,15 +143,6 @@ WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
   part.lower_bound = plan.lower_bound;
   part.optimal = plan.time == plan.lower_bound;
   return part;
-}
-
-RankPlan RankOf(const JobRequest& request, std::size_t rank, BatchSize batch) {
-  RankPlan plan;
-  plan.device_kind = request.device_kinds[rank];
-  plan.batch = batch;
-  plan.weight = static_cast<double>(batch.count()) /
-                static_cast<double>(request.batch.count());
-  return plan;
 }
 
 std::vector<std::string> ReasonsOf(const Sharing& sharing,
@@ -219,7 +188,11 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
   const auto deadline = SteadyClock::now() + time_limit;
   UCUDNN_ASSIGN_OR_RETURN(Sharing sharing,
                           SharingOf(network, request, profiles, models));
-  const Result<JointMemoryPlan> joint = SolveUntil(deadline, &sharing.problem);
+  const Result<JointMemoryPlan> joint =
+      SolveUntil(deadline, [&](std::stop_token stop) {
+        sharing.problem.request.stop = std::move(stop);
+        return SolveJointMemory(sharing.problem);
+      });
   if (!joint) {
     return tl::unexpected<Error>(WhyNothingFits(sharing, joint.error()));
   }

@@ -9,6 +9,7 @@
 #include "base/onnx/network_file.h"
 #include "base/plan/even_shares.h"
 #include "base/plan/prediction.h"
+#include "base/text.h"
 #include "solver/arena/concurrency.h"
 #include "solver/joint.h"
 
@@ -186,17 +187,6 @@ SharedValue<WorkspacePlan> Completed(WorkspacePlan plan,
   return plan;
 }
 
-// A rank's plan, without the workspace and the reason.
-RankPlan RankOf(const std::string& kind, BatchSize batch,
-                const JobRequest& request) {
-  RankPlan rank;
-  rank.device_kind = kind;
-  rank.batch = batch;
-  rank.weight = static_cast<double>(batch.count()) /
-                static_cast<double>(request.batch.count());
-  return rank;
-}
-
 // Sets the predicted time, the bound and the undivided time of the slowest
 // rank.
 void AddTimes(JobPlan* plan) {
@@ -238,6 +228,10 @@ std::string TextOf(const JobRequest& request) {
     text += fmt::format("\nrank {} {}", kind.size(), kind);
   }
   if (request.concurrent) text += "\nconcurrent";
+  if (!request.step.empty()) {
+    text += fmt::format("\nstep {} {} all {}", request.step.size(),
+                        request.step, request.all_ranks);
+  }
   if (request.memory) {
     const JobMemory& memory = *request.memory;
     std::vector<std::int64_t> budgets;
@@ -247,6 +241,43 @@ std::string TextOf(const JobRequest& request) {
                         memory.momentum);
   }
   return text;
+}
+
+// Whether it names what to plan, and a step asks for nothing of convolutions.
+Status CheckSource(const JobRequest& request) {
+  if (request.step.empty()) {
+    if (request.all_ranks) {
+      return Fail(Code::kInvalidArgument,
+                  "all_ranks is true; it is accepted with step");
+    }
+    if (!request.network.empty()) return {};
+    return Fail(Code::kInvalidArgument,
+                "network is empty; the name of a registered network is "
+                "accepted, or step with that of a framework's step");
+  }
+  const JobRequest none;
+  const JobMemory memory = request.memory.value_or(JobMemory());
+  const char* const given = !request.network.empty() ? "network"
+                            : request.workspace_limit != none.workspace_limit
+                                ? "workspace_limit_bytes"
+                            : request.total_workspace != none.total_workspace
+                                ? "total_workspace_bytes"
+                            : request.policy != none.policy ? "batch_policy"
+                            : request.precision != none.precision ? "precision"
+                            : request.layout != none.layout       ? "layout"
+                            : request.concurrent                  ? "concurrent"
+                            : request.max_error != none.max_error ? "max_error"
+                            : memory.policy != JobMemory().policy
+                                ? "memory.policy"
+                            : memory.offload_weights ? "memory.offload_weights"
+                            : memory.momentum        ? "memory.momentum"
+                                                     : nullptr;
+  if (given == nullptr) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} is given with step '{}', whose times are of whole steps; "
+              "batch, device_kinds, exclude_ranks, all_ranks and the budgets "
+              "and recompute of memory are accepted",
+              given, Excerpt(request.step));
 }
 
 // MakePlan for a request that excludes no rank.
@@ -285,8 +316,7 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
   for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
     const KindBatch place(request.device_kinds[r],
                           joint.assignment.shares[r].batch);
-    RankPlan& rank =
-        plan.ranks.emplace_back(RankOf(place.first, place.second, request));
+    RankPlan& rank = plan.ranks.emplace_back(RankOf(request, r, place.second));
     if (!joint.plans[r]) continue;
     auto known = made.find(place);
     if (known == made.end()) {
@@ -328,13 +358,18 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
 
 }  // namespace
 
+RankPlan RankOf(const JobRequest& request, std::size_t rank, BatchSize batch) {
+  RankPlan plan;
+  plan.device_kind = request.device_kinds[rank];
+  plan.batch = batch;
+  plan.weight = static_cast<double>(batch.count()) /
+                static_cast<double>(request.batch.count());
+  return plan;
+}
+
 Result<JobRequest> Canonical(JobRequest request) {
   UCUDNN_RETURN_IF_ERROR(Validate(request));
-  if (request.network.empty()) {
-    return Fail(Code::kInvalidArgument,
-                "network is empty; the name of a registered network is "
-                "accepted");
-  }
+  UCUDNN_RETURN_IF_ERROR(CheckSource(request));
   // A total limit replaces the limit of each kernel, a memory budget both.
   if (request.memory) request.total_workspace = Bytes(0);
   if (request.memory || request.total_workspace > Bytes(0)) {

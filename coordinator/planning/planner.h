@@ -25,8 +25,12 @@ namespace ucudnn {
 
 // The request in canonical form: requests that mean the same are equal. An
 // empty list of device kinds stays empty for the caller to fill. Errors of
-// Validate; kInvalidArgument if no network is named.
+// Validate; kInvalidArgument unless it names a network or, with nothing of what
+// concerns convolutions, a step.
 Result<JobRequest> Canonical(JobRequest request);
+
+// A rank's plan, without the workspace and the reason.
+RankPlan RankOf(const JobRequest& request, std::size_t rank, BatchSize batch);
 
 // A measurement to make: one problem at one batch on one kind of device.
 struct Need {

@@ -20,6 +20,7 @@
 #include "coordinator/page.h"
 #include "coordinator/planning/memory_planner.h"
 #include "coordinator/planning/planner.h"
+#include "coordinator/planning/step_planner.h"
 #include "coordinator/planning/under_load.h"
 #include "proto/convert.h"
 #include "proto/convert_plan.h"
@@ -113,6 +114,8 @@ Asker PlanService::CallerAsks() const {
 
 Result<MeasureProgress> PlanService::Measure(const JobRequest& request,
                                              const MeasureOptions& options) {
+  // Frameworks measured it.
+  if (!request.step.empty()) return MeasureProgress();
   std::optional<SingleFlight::Turn> turn;
   if (!options.dry_run) {
     UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
@@ -157,6 +160,7 @@ Result<std::shared_ptr<const PlanService::Planned>> PlanService::PlanAgain(
   if (planned == nullptr ||
       planned->measure_workspace != context_.options()->measure_workspace ||
       planned->counts.networks != counts->networks ||
+      planned->counts.steps != counts->steps ||
       planned->counts.deleted_plans != counts->deleted_plans) {
     return nullptr;
   }
@@ -213,6 +217,7 @@ Result<MadePlan> PlanService::PlanFor(const JobRequest& request,
 
 Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
                                              IfCutOff if_cut_off) {
+  if (!request.step.empty()) return MakeOrFindStepPlan(request, if_cut_off);
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
                           LookUp(store_.agents, store_.networks, request));
   UCUDNN_RETURN_IF_ERROR(
@@ -255,14 +260,61 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
     text += PlainInputsText(*inputs.plain, inputs.record);
     if (inputs.concurrency) text += "\n" + ToString(*inputs.concurrency);
   }
-  const std::string key = Sha256(text);
+  // Only searches for memory plans have a time limit.
+  return FindOrMake(
+      text, inputs.request.memory.has_value(), if_cut_off,
+      [&]() -> Result<JobPlan> {
+        UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
+          if (inputs.plan) return *std::move(inputs.plan);
+          if (!inputs.request.memory) {
+            return MakePlan(inputs.network, inputs.request, profiles,
+                            *inputs.plain, inputs.concurrency);
+          }
+          return MakeMemoryPlans(inputs.record, inputs.request, profiles,
+                                 models, context_.options()->memory_plan_time);
+        }());
+        if (!inputs.request.memory) PredictUnderLoad(models, &plan);
+        plan.network_revision = inputs.record.revision;
+        if (progress.failed > 0) {
+          plan.reasons.push_back(fmt::format(
+              "{} of {} measurements failed; the plan is made from the others",
+              progress.failed, progress.total));
+        }
+        UCUDNN_ASSIGN_OR_RETURN(const auto doubts,
+                                DoubtsAbout(store_.measurements, inputs.Kinds(),
+                                            inputs.Problems()));
+        plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
+        return plan;
+      });
+}
+
+Result<MadePlan> PlanService::MakeOrFindStepPlan(const JobRequest& request,
+                                                 IfCutOff if_cut_off) {
+  UCUDNN_ASSIGN_OR_RETURN(JobRequest wanted, Canonical(request));
+  UCUDNN_ASSIGN_OR_RETURN(const StepRecord step,
+                          store_.steps.GetStep(wanted.step));
+  UCUDNN_ASSIGN_OR_RETURN(wanted, WithStepKinds(step, std::move(wanted)));
+  return FindOrMake(
+      StepInputsText(step, wanted), /*may_be_cut_off=*/true, if_cut_off,
+      [&]() -> Result<JobPlan> {
+        UCUDNN_ASSIGN_OR_RETURN(
+            JobPlan plan,
+            MakeStepPlan(step, wanted, context_.options()->memory_plan_time));
+        plan.network_revision = step.revision;
+        return plan;
+      });
+}
+
+Result<MadePlan> PlanService::FindOrMake(
+    const std::string& inputs, bool may_be_cut_off, IfCutOff if_cut_off,
+    const std::function<Result<JobPlan>()>& make) {
+  const std::string key = Sha256(inputs);
   UCUDNN_ASSIGN_OR_RETURN(const std::optional<StoredPlan> known,
                           store_.plans.FindPlan(key));
   if (known) return MadePlan{.id = known->id, .predicted = known->predicted};
   CutOffPlans cut_off;
-  // Only searches for memory plans have a time limit.
-  if (inputs.request.memory) {
-    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_.plans, text));
+  if (may_be_cut_off) {
+    UCUDNN_ASSIGN_OR_RETURN(cut_off, FindCutOff(store_.plans, inputs));
   }
   const auto fastest = [&] {
     return MadePlan{.id = cut_off.fastest->id,
@@ -271,31 +323,12 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
   };
   if (cut_off.fastest && if_cut_off == IfCutOff::kTakeIt) return fastest();
   UCUDNN_RETURN_IF_ERROR(Call::Check());
-  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, [&]() -> Result<JobPlan> {
-    if (inputs.plan) return *std::move(inputs.plan);
-    if (!inputs.request.memory) {
-      return MakePlan(inputs.network, inputs.request, profiles, *inputs.plain,
-                      inputs.concurrency);
-    }
-    return MakeMemoryPlans(inputs.record, inputs.request, profiles, models,
-                           context_.options()->memory_plan_time);
-  }());
+  UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, make());
   if (plan.cut_off && cut_off.fastest &&
       cut_off.fastest->predicted <= plan.predicted) {
     return fastest();
   }
-  if (!inputs.request.memory) PredictUnderLoad(models, &plan);
   plan.revision = 1;
-  plan.network_revision = inputs.record.revision;
-  if (progress.failed > 0) {
-    plan.reasons.push_back(fmt::format(
-        "{} of {} measurements failed; the plan is made from the others",
-        progress.failed, progress.total));
-  }
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto doubts,
-      DoubtsAbout(store_.measurements, inputs.Kinds(), inputs.Problems()));
-  plan.reasons.insert(plan.reasons.end(), doubts.begin(), doubts.end());
   plan.created_ms = clock_.NowMs();
   return Keep(plan, plan.cut_off ? cut_off.next_key : key);
 }

@@ -5,6 +5,7 @@
 // include ucudnn/v1/*.pb.h for the messages.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -95,6 +96,14 @@ class PlanService {
   // were cut off, the fastest so far.
   Result<MadePlan> MakeOrFindPlan(const JobRequest& request,
                                   IfCutOff if_cut_off);
+  // The same for a request that names a step.
+  Result<MadePlan> MakeOrFindStepPlan(const JobRequest& request,
+                                      IfCutOff if_cut_off);
+  // The stored plan of these inputs, or else what `make` returns, stored. Of
+  // plans that were cut off, the fastest so far.
+  Result<MadePlan> FindOrMake(const std::string& inputs, bool may_be_cut_off,
+                              IfCutOff if_cut_off,
+                              const std::function<Result<JobPlan>()>& make);
   // Stores the plan, unless there is one with its key.
   Result<MadePlan> Keep(const JobPlan& plan, const std::string& key);
   // OutlineOf, as a message.

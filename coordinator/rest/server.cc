@@ -249,7 +249,8 @@ class Server final : public RestServer {
       body = {.max_bytes = kMaxJsonBytes, .types = {"application/json"}};
     } else if (route.method == "PUT") {
       body = {.max_bytes = kMaxRequestBytes,
-              .types = {"text/csv", "application/octet-stream"}};
+              .types = {"text/csv", "application/json",
+                        "application/octet-stream"}};
     }
     if (!body.types.empty()) {
       body.admit = [this, &call](const HttpRequest& request) {

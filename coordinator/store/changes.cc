@@ -44,6 +44,7 @@ Result<ChangeCounts> Changes::CountChanges() {
     for (const SqlRow& row : rows) {
       const std::string& what = row.Text(0);
       if (what == "networks") counts.networks = row.Int(2);
+      if (what == "steps") counts.steps = row.Int(2);
       if (what == "deleted_plans") counts.deleted_plans = row.Int(2);
       if (what == "kind") counts.kinds[row.Text(1)] = row.Int(2);
       if (what == "cross_checks") {

@@ -18,6 +18,7 @@ class SqlDatabase;
 // did not change between them.
 struct ChangeCounts {
   std::int64_t networks = 0;  // revisions added and deleted
+  std::int64_t steps = 0;     // of frameworks, put and deleted
   std::int64_t deleted_plans = 0;
   // By kind: its measurements, device models, tasks that ended or were opened
   // again, and the drivers of its devices online.

@@ -69,10 +69,21 @@ Result<v1::ListActionsResponse> UpkeepService::ListActions(
 Result<v1::DeleteResponse> UpkeepService::DeleteNetwork(
     const v1::DeleteRequest& request) {
   UCUDNN_RETURN_IF_ERROR(measuring_.CheckUnneeded(request.id()));
-  UCUDNN_RETURN_IF_ERROR(jobs_.CheckUnneeded(request.id()));
+  UCUDNN_RETURN_IF_ERROR(
+      jobs_.CheckUnneeded("network", request.id(), &v1::PlanRequest::network));
   return Delete(request, "network " + request.id(), clock_.NowMs(),
                 [&](const ActionRecord& action) {
                   return store_.networks.DeleteNetwork(request.id(), action);
+                });
+}
+
+Result<v1::DeleteResponse> UpkeepService::DeleteStep(
+    const v1::DeleteRequest& request) {
+  UCUDNN_RETURN_IF_ERROR(
+      jobs_.CheckUnneeded("step", request.id(), &v1::PlanRequest::step));
+  return Delete(request, "step " + request.id(), clock_.NowMs(),
+                [&](const ActionRecord& action) {
+                  return store_.steps.DeleteStep(request.id(), action);
                 });
 }
 

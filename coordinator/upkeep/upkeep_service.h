@@ -39,6 +39,7 @@ class UpkeepService {
   Result<v1::PruneResponse> Prune(const v1::PruneRequest& request);
   // A network that no running campaign or job needs.
   Result<v1::DeleteResponse> DeleteNetwork(const v1::DeleteRequest& request);
+  Result<v1::DeleteResponse> DeleteStep(const v1::DeleteRequest& request);
 
   // Maintains all services, and deletes some of what ended long ago. To be
   // called about twice per heartbeat interval, by one thread.

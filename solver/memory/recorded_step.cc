@@ -443,9 +443,18 @@ std::string_view Name(SavedAction action) {
   return "";
 }
 
+Result<PlainStep> PlainRecordedStep(const RecordedStep& step) {
+  UCUDNN_RETURN_IF_ERROR(CheckStep(step));
+  PlainStep plain{.peak = PlainPeak(step)};
+  for (const RecordedSegment& segment : step.segments) {
+    plain.time += segment.time;
+  }
+  return plain;
+}
+
 Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
                                       const RecordedRequest& request) {
-  UCUDNN_RETURN_IF_ERROR(CheckStep(step));
+  UCUDNN_ASSIGN_OR_RETURN(const PlainStep plain, PlainRecordedStep(step));
   UCUDNN_ASSIGN_OR_RETURN(const auto search, StepSearch::Make(step, request));
   const FoundRound planned = search->Plan(request.budget);
   if (planned.choice.missing > 0) {
@@ -459,14 +468,12 @@ Result<RecordedPlan> PlanRecordedStep(const RecordedStep& step,
   ActionLister lister(search->graph(), step, planned);
   RecordedPlan plan;
   plan.time = Nanoseconds(planned.choice.schedule.time);
-  for (const RecordedSegment& segment : step.segments) {
-    plan.ideal_time += segment.time;
-  }
+  plan.ideal_time = plain.time;
   plan.lower_bound = std::max(search->Bound(request.budget), plan.ideal_time);
   plan.cut_off = request.stop.stop_requested() && plan.time > plan.lower_bound;
   plan.moved = Bytes(planned.choice.schedule.moved);
   plan.peak = lister.Peak();
-  plan.plain_peak = PlainPeak(step);
+  plan.plain_peak = plain.peak;
   plan.actions = lister.Actions();
   return plan;
 }

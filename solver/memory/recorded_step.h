@@ -115,8 +115,17 @@ struct RecordedPlan {
   std::vector<HookAction> actions;
 };
 
+// A step of which every tensor stays.
+struct PlainStep {
+  Nanoseconds time{0};
+  Bytes peak;
+};
+
 // kInvalidArgument, naming the segment or tensor, its value and what is
-// accepted, if the step contradicts itself; kFailedPrecondition, naming the
+// accepted, if the step contradicts itself. Pure.
+Result<PlainStep> PlainRecordedStep(const RecordedStep& step);
+
+// Errors of PlainRecordedStep; kFailedPrecondition, naming the
 // least budget, if no plan fits. Time: see memory/best/; some seconds for a
 // step of a thousand segments. Deterministic unless stopped, which returns the
 // best plan so far. Pure.

@@ -38,6 +38,9 @@ using Json = nlohmann::ordered_json;
 using test::kKind;
 using test::kNetwork;
 
+constexpr const char* kStep = R"({"kinds": [
+    {"device_kind": "K", "steps": [{"batch": 4, "time_us": 1.5}]}]})";
+
 const Json& Document() {
   static const Json document = Json::parse(OpenApiText());
   return document;
@@ -116,6 +119,10 @@ class OpenApiTest : public ::testing::Test {
     UCUDNN_CHECK(coordinator_.agents.Register(test::Agent("node-1", "device-0"))
                      .has_value());
     UCUDNN_CHECK(coordinator_.networks.PutNetwork(test::PutTiny()).has_value());
+    v1::PutStepRequest step;
+    step.set_name("resnet");
+    step.set_content(kStep);
+    UCUDNN_CHECK(coordinator_.steps.PutStep(step).has_value());
     constexpr std::array<std::int64_t, 3> kBatches = {1, 2, 4};
     UCUDNN_CHECK(
         coordinator_.measuring.PutProfile(test::Measured(kKind, 10, kBatches))
@@ -204,6 +211,7 @@ class OpenApiTest : public ::testing::Test {
          R"({"jobs": [{"name": "a", "plan": {"network": "tiny", "batch": 4}}],
              "devices": [{"kind": "TEST/1u/1GiB/test-1.0", "count": 1}]})"},
     };
+    if (id == "PutStep") return http.Put(path, kStep, "application/json");
     if (method == "put") return http.Put(path, kNetwork, "text/csv");
     if (method == "post") {
       return http.Post(path, bodies.at(id), "application/json");

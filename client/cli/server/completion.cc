@@ -54,6 +54,9 @@ Words NamesAt(std::string_view what, Connection& connection) {
     return Ids(connection, &Stub::ListNetworks,
                &v1::ListNetworksResponse::networks);
   }
+  if (what == "STEP") {
+    return Ids(connection, &Stub::ListSteps, &v1::ListStepsResponse::steps);
+  }
   if (what == "NODE") {
     return Ids(connection, &Stub::ListAgents, &v1::ListAgentsResponse::agents);
   }
@@ -144,8 +147,8 @@ ValuesOf NamesFrom(std::string coordinators, CredentialFiles credentials,
     const std::string what =
         option.get_positional() ? option.get_name() : option.get_option_text();
     for (const std::string_view known :
-         {"NETWORK", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN", "KIND",
-          "KIND[,...]"}) {
+         {"NETWORK", "STEP", "NODE", "DEVICE", "JOB", "PLAN", "CAMPAIGN",
+          "KIND", "KIND[,...]"}) {
       if (what == known) return Ask(what, coordinators, credentials);
     }
     return Words();

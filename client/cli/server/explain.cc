@@ -299,6 +299,10 @@ Json MemoryExplanationJson(const JobPlan& plan) {
              {"batch", rank.batch.count()},
              {"time_us", Microseconds(rank.workspace->total_time)},
              {"why", rank.reason}});
+    if (rank.memory) {
+      json["budget_bytes"] = rank.memory->budget.count();
+      json["peak_bytes"] = rank.memory->peak.count();
+    }
     const DeviceMemoryPlan* const of_rank = MemoryPlanOf(plan, r);
     if (of_rank == nullptr) continue;
     const Json memory = Json::parse(of_rank->plan, nullptr, false);
@@ -379,9 +383,9 @@ Result<ExplainedRank> ExplainRank(const JobRequest& request,
     const std::optional<KernelSegment>& segment = segments[k];
     ExplainedKernel& added = explained.kernels.emplace_back();
     UCUDNN_ASSIGN_OR_RETURN(
-        added, ExplainKernel(std::move(points), rank.batch, request,
-                             segment ? segment->size : request.KernelLimit(),
-                             kernel));
+        added,
+        ExplainKernel(std::move(points), rank.batch, request,
+                      segment ? segment->size : request.KernelLimit(), kernel));
     added.segment = segment;
   }
   return explained;
@@ -424,6 +428,10 @@ Status ExplainPlan(const Server& server, const std::string& id,
   if (plan.request.memory) {
     return Print(format, MemoryExplanationJson(plan),
                  [&] { return MemoryExplanationText(plan); });
+  }
+  if (!plan.request.step.empty()) {
+    return Print(format, MemoryExplanationJson(plan),
+                 [&] { return PlanText(message); });
   }
   Measurements measurements(*connection);
   UCUDNN_ASSIGN_OR_RETURN(const Explanation explanation,

@@ -42,7 +42,7 @@ List Jobs() {
   return {.columns = {Plain("JOB", "id"),
                       Plain("NAME", "name"),
                       Plain("STATE", "state"),
-                      Plain("NETWORK", "request.network"),
+                      Planned(),
                       Plain("BATCH", "request.batch"),
                       Count("RANKS", "request.device_kinds"),
                       Plain("REVISION", "revision"),
@@ -127,7 +127,7 @@ std::string JobText(const v1::Job& job) {
   std::string text = fmt::format(
       "job {}: {}, {}\n{} at batch {} on {} ranks; began {}, last seen {}\n"
       "first plan: {}\n\n",
-      job.id(), job.name(), job.state(), job.request().network(),
+      job.id(), job.name(), job.state(), PlannedText(job.request()),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
   // Memory plans predict whole steps.

@@ -268,6 +268,17 @@ Column Duration(std::string header, std::string member) {
   return {std::move(header), std::move(member), std::move(text)};
 }
 
+Column Planned() {
+  auto text = [](const Json& entry) {
+    const Json& step = Member(entry, "request.step");
+    if (step.is_string() && step != "")
+      return "step " + step.get<std::string>();
+    const Json& network = Member(entry, "request.network");
+    return network.is_string() ? network.get<std::string>() : "-";
+  };
+  return {"NETWORK", "request.network", std::move(text)};
+}
+
 Column Count(std::string header, std::string member) {
   auto text = [member](const Json& entry) {
     return std::to_string(Member(entry, member).size());

@@ -38,6 +38,8 @@ Column Plain(std::string header, std::string member);
 Column Age(std::string header, std::string member);
 // Microseconds as "1.2 ms".
 Column Duration(std::string header, std::string member);
+// What an entry's request plans: a network, or "step NAME".
+Column Planned();
 // The number of elements.
 Column Count(std::string header, std::string member);
 // A device kind by its short name; the whole one with -o wide.

@@ -1,4 +1,4 @@
-// The networks that plans are made for.
+// What plans are made for: networks, and training steps of frameworks.
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -89,6 +89,66 @@ Status Convert(const ConvertOptions& options) {
   return WriteText(options.to, ToCsv(network));
 }
 
+List Steps() {
+  return {.columns = {Plain("STEP", "name"), Plain("REVISION", "revision"),
+                      Count("KINDS", "kinds"), Plain("PUT BY", "put_by"),
+                      Age("UPDATED", "updated_ms")},
+          .id = "name",
+          .fetch = [](Connection& connection, v1::ListRequest page) {
+            return Entries(connection, &Stub::ListSteps,
+                           &v1::ListStepsResponse::steps, std::move(page));
+          }};
+}
+
+std::string StepText(const v1::Step& step) {
+  Table table({"DEVICE KIND", "BATCH", "TIME", "PEAK"});
+  for (const v1::StepKind& kind : step.kinds()) {
+    for (const v1::MeasuredStep& measured : kind.steps()) {
+      table.AddRow({kind.device_kind(), std::to_string(measured.batch()),
+                    HumanTime(Nanoseconds(measured.time_ns())) +
+                        (kind.recorded() ? " (recorded)" : ""),
+                    measured.peak_bytes() > 0
+                        ? HumanBytes(Bytes(measured.peak_bytes()))
+                        : "-"});
+    }
+  }
+  return fmt::format("step {}, revision {}, put {}{}\n\n{}", step.name(),
+                     step.revision(), Ago(step.updated_ms()),
+                     step.put_by().empty() ? "" : " by " + step.put_by(),
+                     table.Text());
+}
+
+// What coordinators take.
+constexpr Bytes kMaxSentStep = 8_MiB;
+
+struct StepOptions {
+  std::string name;
+  std::string path;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+Status PutStep(const Server& server, const StepOptions& options) {
+  v1::PutStepRequest request;
+  request.set_name(options.name);
+  request.set_who(WhoAmI());
+  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_content(),
+                          OfInput(ReadFile(options.path, kMaxSentStep)));
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  const Result<v1::Step> step = connection->Call(&Stub::PutStep, request);
+  if (!step) return Within(options.path, step.error());
+  return Print(options.format, ToJson(*step), [&] {
+    return fmt::format("step {}: {} kinds, revision {}\n", step->name(),
+                       step->kinds_size(), step->revision());
+  });
+}
+
+Status ShowStep(const Server& server, const StepOptions& options) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Step step,
+                          connection->Call(&Stub::GetStep, ById(options.name)));
+  return Print(options.format, ToJson(step), [&] { return StepText(step); });
+}
+
 }  // namespace
 
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
@@ -126,6 +186,37 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddInputShapeOption(convert, &conversion->shapes);
   convert->callback([conversion, chosen] {
     *chosen = [conversion] { return Convert(*conversion); };
+  });
+}
+
+void AddStepCommands(CLI::App& app, const Server& server, Chosen* chosen) {
+  CLI::App* steps = app.add_subcommand(
+      "steps",
+      "List the frameworks' training steps that plans can be made for");
+  AddList(steps, server, Steps(), chosen);
+  AddRemove(
+      steps, server,
+      {.what = "step", .id = "STEP", .remove = &Stub::DeleteStep, .named = {}},
+      chosen);
+  const auto put = std::make_shared<StepOptions>();
+  CLI::App* put_command = steps->add_subcommand(
+      "put",
+      "Store what a framework measured or recorded of its training step, as\n"
+      "JSON; see docs/steps.md");
+  put_command->add_option("NAME", put->name, "The name to store it under")
+      ->required();
+  put_command->add_option("FILE", put->path, "The JSON file")->required();
+  AddOutputOption(put_command, &put->format);
+  put_command->callback([&server, put, chosen] {
+    *chosen = [&server, put] { return PutStep(server, *put); };
+  });
+  const auto shown = std::make_shared<StepOptions>();
+  CLI::App* show = steps->add_subcommand(
+      "show", "Show one step: its times and peaks by kind and batch");
+  show->add_option("STEP", shown->name, "Its name")->required();
+  AddOutputOption(show, &shown->format);
+  show->callback([&server, shown, chosen] {
+    *chosen = [&server, shown] { return ShowStep(server, *shown); };
   });
 }
 

@@ -30,6 +30,7 @@ std::string PageKey(const Entry& entry) {
 inline std::string PageKey(const v1::Network& network) {
   return network.name();
 }
+inline std::string PageKey(const v1::Step& step) { return step.name(); }
 
 // The pages of `list` as one response; `entries` is the response's list. The
 // request may select a kind, the entry `after` which to begin, and a `limit`

@@ -1,6 +1,7 @@
 // Makes plans, waits for their measurements, and lists plans.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,6 +31,9 @@ namespace {
 
 struct RequestOptions {
   std::string network;
+  std::string step;
+  bool all_ranks = false;
+  CLI::App* limit = nullptr;  // the options of which a network needs one
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
@@ -55,16 +59,31 @@ struct RequestOptions {
 };
 
 void AddPlanOptions(CLI::App* command, RequestOptions* options) {
-  command
+  CLI::App* source =
+      command->add_option_group("source", "One of --network and --step");
+  source->require_option(1);
+  source
       ->add_option("--network", options->network,
                    "A registered network; see `ucudnn networks put`")
-      ->required()
       ->option_text("NETWORK");
+  CLI::Option* step =
+      source
+          ->add_option("--step", options->step,
+                       "A framework's training step; see `ucudnn steps put`: "
+                       "plans shares and, with --memory-budget, budgets")
+          ->option_text("STEP");
+  command
+      ->add_flag("--all-ranks", options->all_ranks,
+                 "Every rank gets images; for steps")
+      ->needs(step);
   AddBatchOption(command, &options->batch);
-  CLI::App* limit = command->add_option_group(
-      "limit",
-      "One of --workspace-limit, --total-workspace and --memory-budget");
-  limit->require_option(1);
+  CLI::App* limit =
+      command->add_option_group("limit",
+                                "One of --workspace-limit, --total-workspace "
+                                "and --memory-budget, or none "
+                                "with --step");
+  limit->require_option(0, 1);
+  options->limit = limit;
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "Workspace limit for each convolution, such as 64MiB");
   CLI::Option* total = AddBytesOption(
@@ -145,11 +164,55 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
   AddOutputOption(command, &options->output);
 }
 
+// The step's kinds that begin with these texts; the only one if there is none.
+Result<std::vector<std::string>> StepKindsNamed(
+    Connection& connection, const std::string& name,
+    const std::vector<std::string>& texts) {
+  UCUDNN_ASSIGN_OR_RETURN(const v1::Step step,
+                          connection.Call(&Stub::GetStep, ById(name)));
+  std::vector<std::string> known;
+  for (const v1::StepKind& kind : step.kinds()) {
+    known.push_back(kind.device_kind());
+  }
+  if (texts.empty() && known.size() == 1) return known;
+  if (texts.empty()) {
+    return Fail(
+        Code::kInvalidArgument,
+        "step '{}' has several kinds of devices; name one for each rank "
+        "with --device-kind: {}",
+        name, fmt::join(known, ", "));
+  }
+  std::vector<std::string> kinds;
+  for (const std::string& text : texts) {
+    const bool whole =  // may have commas
+        std::ranges::find(known, text) != known.end();
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end =
+          whole ? text.size() : std::min(text.find(',', begin), text.size());
+      UCUDNN_ASSIGN_OR_RETURN(
+          kinds.emplace_back(),
+          UniquePrefix("device kind", text.substr(begin, end - begin), known));
+      begin = end + 1;
+    }
+  }
+  return kinds;
+}
+
 Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
-  UCUDNN_ASSIGN_OR_RETURN(*request.mutable_network(),
-                          NetworkNamed(connection, options.network));
+  if (options.step.empty()) {
+    if (options.limit->count_all() == 0) {
+      return Fail(Code::kInvalidArgument,
+                  "--network is given without a limit; one of "
+                  "--workspace-limit, --total-workspace and --memory-budget is "
+                  "accepted");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(*request.mutable_network(),
+                            NetworkNamed(connection, options.network));
+  }
+  request.set_step(options.step);
+  request.set_all_ranks(options.all_ranks);
   request.set_batch(options.batch.count());
   request.set_workspace_limit_bytes(options.workspace_limit.count());
   request.set_total_workspace_bytes(options.total_workspace.count());
@@ -172,8 +235,11 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   request.set_max_error(options.max_error);
   request.set_precision(options.precision);
   request.set_layout(options.layout);
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> kinds,
-                          KindsNamed(connection, options.kinds));
+  UCUDNN_ASSIGN_OR_RETURN(
+      std::vector<std::string> kinds,
+      options.step.empty()
+          ? KindsNamed(connection, options.kinds)
+          : StepKindsNamed(connection, options.step, options.kinds));
   const std::size_t budgets = options.memory_budgets.size();
   auto ranks = static_cast<std::size_t>(options.ranks);
   if (ranks == 1) ranks = std::max({kinds.size(), budgets, ranks});
@@ -201,6 +267,7 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
 }
 
 std::string LimitText(const v1::PlanRequest& request) {
+  if (!request.step().empty() && !request.has_memory()) return "whole steps";
   if (request.has_memory()) {
     const v1::MemoryPlanRequest& memory = request.memory();
     if (memory.rank_budget_bytes_size() > 0) {
@@ -306,14 +373,15 @@ Column Predicted() {
   column.text = [time = std::move(column.text)](const Json& plan) {
     return time(plan) + (Member(plan, "request.memory").is_object()
                              ? " (whole iteration)"
-                             : "");
+                         : Member(plan, "request.step") != "" ? " (whole step)"
+                                                              : "");
   };
   return column;
 }
 
 List Plans() {
   return {.columns = {Plain("PLAN", "id"),
-                      Plain("NETWORK", "request.network"),
+                      Planned(),
                       Plain("BATCH", "request.batch"),
                       Count("RANKS", "request.device_kinds"),
                       {"LIMIT", "request.workspace_limit_bytes", PlanLimit},
@@ -336,12 +404,18 @@ std::string SizeText(bool known, std::int64_t bytes) {
 
 }  // namespace
 
+std::string PlannedText(const v1::PlanRequest& request) {
+  return request.step().empty() ? request.network() : "step " + request.step();
+}
+
 std::string PlanText(const v1::Plan& plan) {
+  const bool of_step = !plan.request().step().empty();
   std::string text =
-      fmt::format("plan {}: {} at batch {}, {}, {}\n\n", plan.id(),
-                  plan.request().network(), plan.request().batch(),
-                  LimitText(plan.request()), plan.request().batch_policy());
-  const bool memory = plan.request().has_memory();
+      fmt::format("plan {}: {} at batch {}, {}{}\n\n", plan.id(),
+                  PlannedText(plan.request()), plan.request().batch(),
+                  LimitText(plan.request()),
+                  of_step ? "" : ", " + plan.request().batch_policy());
+  const bool memory = plan.request().has_memory() || of_step;
   Table ranks(memory ? std::vector<std::string>{"RANK", "DEVICE KIND", "BUDGET",
                                                 "PEAK", "BATCH", "WEIGHT",
                                                 "PREDICTED", "WHY"}
@@ -369,7 +443,7 @@ std::string PlanText(const v1::Plan& plan) {
     }
     row.push_back(rank.reason());
     ranks.AddRow(std::move(row));
-    if (rank.batch() == 0 || plan.memory_plans_size() > 0 ||
+    if (rank.batch() == 0 || memory ||
         !shown.emplace(rank.device_kind(), rank.batch()).second) {
       continue;
     }

@@ -45,6 +45,8 @@ struct Server {
 void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds networks, networks put|rm|convert.
 void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen);
+// Adds steps, steps put|show|rm.
+void AddStepCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds profiles, profiles export|import.
 void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen);
 // Adds tasks, campaigns, cancel, history.
@@ -75,6 +77,8 @@ Result<DeviceModel> MeasuredModel(const Server& server,
 // One plan as a table: what each rank does, and the kernels of each device
 // kind.
 std::string PlanText(const v1::Plan& plan);
+// What a plan is for: a network's name, or "step NAME".
+std::string PlannedText(const v1::PlanRequest& request);
 // A job as `show job` prints it.
 std::string JobText(const v1::Job& job);
 // A Unix time in milliseconds as "3 s ago" or "in 4 h"; "-" for 0.

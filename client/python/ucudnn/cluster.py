@@ -160,11 +160,15 @@ class PlanRequest:
     exclude_ranks: List[int] = field(default_factory=list)
     concurrent: bool = False  # the total is divided among what may run at once
     max_error: float = 0.0  # of algorithms; 0: as accurate as rounding explains
+    step: str = ""  # instead of a network: a framework's step (docs/steps.md)
+    all_ranks: bool = False  # of a step: all get images that are not excluded
 
     def limit_text(self) -> str:
         """For people."""
         if self.memory is not None:
             return f"{self.memory.budget_text()} of device memory"
+        if self.step:
+            return "whole steps"
         if self.total_workspace_bytes:
             return f"{size_text(self.total_workspace_bytes)} for all kernels"
         return f"{size_text(self.workspace_limit_bytes)} for each kernel"
@@ -246,9 +250,9 @@ class JobPlan(Shown):
 
     def _table(self) -> Table:
         return Table(
-            f"JobPlan {self.id}: {self.request.network}, batch "
+            f"JobPlan {self.id}: {self.request.step or self.request.network}, batch "
             f"{self.request.batch}, {self.request.limit_text()}: "
-            f"{'' if self.memory_plans else PREDICTED + ' '}"
+            f"{'' if self.memory_plans or self.request.step else PREDICTED + ' '}"
             f"{time_text(self.predicted_us)}, undivided "
             f"{optional_time(self.undivided_us)}",
             ("rank", "device kind", "batch", "weight", "time", "why"),

@@ -95,6 +95,14 @@ END $$;
 CREATE TRIGGER networks_changed AFTER INSERT OR DELETE ON network_revisions
   FOR EACH STATEMENT EXECUTE FUNCTION networks_changed();
 
+CREATE FUNCTION steps_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO changes VALUES ('steps', '', 1);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER steps_changed AFTER INSERT OR UPDATE OR DELETE ON steps
+  FOR EACH STATEMENT EXECUTE FUNCTION steps_changed();
+
 CREATE FUNCTION plans_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO changes VALUES ('deleted_plans', '', 1);

@@ -86,6 +86,18 @@ CREATE TRIGGER network_deleted AFTER DELETE ON network_revisions BEGIN
   INSERT INTO changes (what, name, n) VALUES ('networks', '', 1)
     ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
 END;
+CREATE TRIGGER step_added AFTER INSERT ON steps BEGIN
+  INSERT INTO changes (what, name, n) VALUES ('steps', '', 1)
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER step_changed AFTER UPDATE ON steps BEGIN
+  INSERT INTO changes (what, name, n) VALUES ('steps', '', 1)
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER step_deleted AFTER DELETE ON steps BEGIN
+  INSERT INTO changes (what, name, n) VALUES ('steps', '', 1)
+    ON CONFLICT (what, name) DO UPDATE SET n = n + 1;
+END;
 CREATE TRIGGER plan_deleted AFTER DELETE ON plans BEGIN
   INSERT INTO changes (what, name, n) VALUES ('deleted_plans', '', 1)
     ON CONFLICT (what, name) DO UPDATE SET n = n + 1;

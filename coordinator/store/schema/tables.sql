@@ -71,6 +71,18 @@ CREATE TABLE network_revisions (
   PRIMARY KEY (name, revision)
 ) @STRICT@;
 
+-- `content` is a step's JSON as it was put, `outline` a serialised Step without
+-- what it recorded, for lists and people.
+CREATE TABLE steps (
+  name @KEY@ PRIMARY KEY,
+  revision @INT@ NOT NULL,
+  hash TEXT NOT NULL,
+  put_by TEXT NOT NULL,
+  updated_ms @INT@ NOT NULL,
+  outline @BYTES@ NOT NULL,
+  content @BYTES@ NOT NULL
+) @STRICT@;
+
 -- `goal` is base/goal.h's; `driver` that of the last completion; `asked_by` the
 -- caller who opened it.
 CREATE TABLE tasks (

@@ -43,20 +43,20 @@ const std::map<std::string, std::set<std::string>>& Expected() {
     add({"agent"}, {"Register", "LeaseTasks", "ReportTask", "ReportDeviceModel",
                     "Heartbeat", "Leave"});
     add({"job"}, {"RegisterJob", "ReportSteps", "AnswerRevision", "FinishJob"});
-    add({"job", "operator", "admin"}, {"CreatePlan", "Measure"});
+    add({"job", "operator", "admin"}, {"CreatePlan", "Measure", "PutStep"});
     add({"operator", "admin"}, {"PutNetwork", "ReplanJob", "CancelTasks"});
     add({"agent", "operator", "admin"}, {"HoldAgent"});
     add({"agent", "viewer", "job", "operator", "admin"},
         {"ListAgents", "ListDevices"});
-    add({"admin"}, {"PutProfile", "DeleteNetwork", "DeletePlan", "DeleteJob",
-                    "DeleteAgent", "Prune"});
+    add({"admin"}, {"PutProfile", "DeleteNetwork", "DeleteStep", "DeletePlan",
+                    "DeleteJob", "DeleteAgent", "Prune"});
     add({"viewer", "job", "operator", "admin"},
         {"GetAgent",      "GetDevice",   "ListNetworks",   "GetNetwork",
          "ListProfiles",  "GetProfile",  "GetDeviceModel", "GetProblemProfile",
          "ListCampaigns", "GetCampaign", "ListTasks",      "GetTask",
          "ListActions",   "ListPlans",   "GetPlan",        "GetFront",
          "ListJobs",      "GetJob",      "GetJobRank",     "Allocate",
-         "GetStatus"});
+         "GetStatus",     "ListSteps",   "GetStep"});
     return calls;
   }();
   return *expected;

@@ -1,0 +1,96 @@
+#include "coordinator/steps/step_store.h"
+
+#include "coordinator/store/records.h"
+
+namespace ucudnn {
+namespace {
+
+// `content` is the column, or an expression in its place.
+std::string SelectSteps(const std::string& content) {
+  return "SELECT name, revision, hash, put_by, updated_ms, outline, " +
+         content + " FROM steps ";
+}
+
+Result<StepRecord> StepOf(const SqlRow& row) {
+  return StepRecord{.name = row.Text(0),
+                    .revision = row.Int(1),
+                    .hash = row.Text(2),
+                    .put_by = row.Text(3),
+                    .updated_ms = row.Int(4),
+                    .outline = row.Bytes(5),
+                    .content = row.IsNull(6) ? "" : row.Bytes(6)};
+}
+
+}  // namespace
+
+Result<std::int64_t> StepStore::PutStep(const StepRecord& step,
+                                        std::int64_t most) {
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the step's name", step.name));
+  UCUDNN_RETURN_IF_ERROR(CheckKey("the step's hash", step.hash));
+  return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto known,
+        sql.Query("SELECT revision, hash FROM steps WHERE name = $1 " +
+                      sql.dialect().lock_rows,
+                  {step.name}));
+    if (!known.empty() && known[0].Text(1) == step.hash) {
+      return known[0].Int(0);
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto counted,
+                            sql.Query("SELECT COUNT(*) FROM steps"));
+    if (known.empty() && counted.at(0).Int(0) >= most) {
+      return Fail(Code::kResourceExhausted,
+                  "there are {} steps, as many as are accepted; `ucudnn steps "
+                  "rm` removes one",
+                  most);
+    }
+    // Two that put a new name at once make two revisions of it.
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto put,
+        sql.Query("INSERT INTO steps (name, revision, hash, put_by, "
+                  "updated_ms, outline, content) "
+                  "VALUES ($1, 1, $2, $3, $4, $5, $6) "
+                  "ON CONFLICT (name) DO UPDATE SET revision = steps.revision "
+                  "+ 1, hash = excluded.hash, put_by = excluded.put_by, "
+                  "updated_ms = excluded.updated_ms, outline = "
+                  "excluded.outline, content = excluded.content "
+                  "RETURNING revision",
+                  {step.name, step.hash, step.put_by, step.updated_ms,
+                   SqlBytes{step.outline}, SqlBytes{step.content}}));
+    return put.at(0).Int(0);
+  });
+}
+
+Result<std::vector<StepRecord>> StepStore::ListSteps(std::int64_t limit,
+                                                     const std::string& after) {
+  UCUDNN_RETURN_IF_ERROR(CheckLimit(limit));
+  return database_.Read([&](SqlTransaction& sql) {
+    return Records(sql.Query(SelectSteps("NULL") +
+                                 "WHERE name > $1 ORDER BY name LIMIT $2",
+                             {after, limit}),
+                   StepOf);
+  });
+}
+
+Result<StepRecord> StepStore::GetStep(const std::string& name) {
+  return database_.Read([&](SqlTransaction& sql) {
+    return OneRecord(
+        sql.Query(SelectSteps("content") + "WHERE name = $1", {name}), StepOf,
+        fmt::format("step '{}'", name));
+  });
+}
+
+Status StepStore::DeleteStep(const std::string& name,
+                             const ActionRecord& action) {
+  return database_.Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto deleted,
+        sql.Query("DELETE FROM steps WHERE name = $1 RETURNING name", {name}));
+    if (deleted.empty()) {
+      return Fail(Code::kNotFound, "there is no step '{}'", name);
+    }
+    return ucudnn::AddAction(sql, action);
+  });
+}
+
+}  // namespace ucudnn

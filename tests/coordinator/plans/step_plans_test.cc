@@ -1,0 +1,112 @@
+// Plans of steps, as the coordinator makes and keeps them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "coordinator/coordinator.h"
+#include "tests/support/fake_clock.h"
+#include "ucudnn/v1/coordinator.pb.h"
+
+namespace ucudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StepPlansTest : public ::testing::Test {
+ protected:
+  // Of kind K: a step takes so many microseconds an image.
+  void Put(int us) {
+    v1::PutStepRequest put;
+    put.set_name("resnet");
+    put.set_content(fmt::format(
+        R"({{"kinds": [{{"device_kind": "K", "steps": [
+            {{"batch": 1, "time_us": {}}}, {{"batch": 9, "time_us": {}}}]}}]}})",
+        us, 9 * us));
+    ASSERT_TRUE(coordinator_.steps.PutStep(put));
+  }
+
+  static v1::PlanRequest Wanted() {
+    v1::PlanRequest request;
+    request.set_step("resnet");
+    request.set_batch(8);
+    request.add_device_kinds("K");
+    request.add_device_kinds("K");
+    return request;
+  }
+
+  std::int64_t Register(std::int64_t plan) {
+    v1::RegisterJobRequest job;
+    job.set_job_id("job");
+    *job.mutable_request() = Wanted();
+    job.set_plan_id(plan);
+    job.set_auto_replan(true);
+    for (int r = 0; r < 2; ++r) job.add_ranks()->set_rank(r);
+    EXPECT_TRUE(coordinator_.jobs.RegisterJob(job));
+    return plan;
+  }
+
+  FakeClock clock_{1'000'000};
+  const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
+  Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
+};
+
+TEST_F(StepPlansTest, ChangeWithTheContentAlone) {
+  Put(10);
+  const auto plan = coordinator_.plans.CreatePlan(Wanted());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->predicted_ns(), 40'000);
+  EXPECT_EQ(plan->network_revision(), 1);
+  Put(10);
+  EXPECT_EQ(coordinator_.plans.CreatePlan(Wanted())->id(), plan->id());
+  Put(20);
+  const auto slower = coordinator_.plans.CreatePlan(Wanted());
+  EXPECT_EQ(slower->predicted_ns(), 80'000);
+  EXPECT_EQ(slower->network_revision(), 2);
+  Put(10);
+  EXPECT_EQ(coordinator_.plans.CreatePlan(Wanted())->id(), plan->id());
+}
+
+TEST_F(StepPlansTest, NeedNoMeasurement) {
+  Put(10);
+  v1::MeasureRequest measure;
+  *measure.mutable_plan() = Wanted();
+  const auto progress = coordinator_.jobs.Measure(measure);
+  ASSERT_TRUE(progress) << progress.error().message;
+  EXPECT_EQ(progress->total(), 0);
+}
+
+TEST_F(StepPlansTest, AreReplannedWithTheNewestContent) {
+  Put(10);
+  Register(coordinator_.plans.CreatePlan(Wanted())->id());
+  Put(20);
+  v1::ReplanJobRequest replan;
+  replan.set_job_id("job");
+  const auto revision = coordinator_.jobs.ReplanJob(replan);
+  ASSERT_TRUE(revision) << revision.error().message;
+  EXPECT_EQ(revision->predicted_ns(), 80'000);
+  replan.add_exclude_ranks(1);
+  EXPECT_EQ(coordinator_.jobs.ReplanJob(replan)->predicted_ns(), 160'000);
+}
+
+TEST_F(StepPlansTest, KeepTheStepWhileAJobRuns) {
+  Put(10);
+  Register(coordinator_.plans.CreatePlan(Wanted())->id());
+  v1::DeleteRequest request;
+  request.set_id("resnet");
+  const auto refused = coordinator_.upkeep.DeleteStep(request);
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("job 'job' runs step 'resnet'"));
+  v1::FinishJobRequest finish;
+  finish.set_job_id("job");
+  ASSERT_TRUE(coordinator_.jobs.FinishJob(finish));
+  EXPECT_TRUE(coordinator_.upkeep.DeleteStep(request));
+  EXPECT_EQ(coordinator_.plans.CreatePlan(Wanted()).error().code,
+            Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace ucudnn
