@@ -145,6 +145,22 @@ WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
   return part;
 }
 
+// "accuracy not measured: 3 of 15 kernels have algorithms of unknown error",
+// which plans may use; empty if all are known.
+std::string AccuracyNote(const Profile& kernels) {
+  const auto unknown =
+      std::ranges::count_if(kernels.kernels, [](const KernelProfile& kernel) {
+        return std::ranges::any_of(
+            kernel.points,
+            [](const MeasuredPoint& point) { return point.error_ppt == 0; });
+      });
+  if (unknown == 0) return {};
+  return fmt::format(
+      "accuracy not measured: {} of {} kernels have algorithms of unknown "
+      "error",
+      unknown, kernels.kernels.size());
+}
+
 std::vector<std::string> ReasonsOf(const Sharing& sharing,
                                    const JointMemoryPlan& joint,
                                    milliseconds time_limit) {
@@ -166,6 +182,12 @@ std::vector<std::string> ReasonsOf(const Sharing& sharing,
   } else if (!joint.cut_off) {
     reasons.emplace_back(
         "no shares that fit into memory as a whole add up to the batch");
+  }
+  for (std::size_t k = 0; k < sharing.places.size(); ++k) {
+    const std::string note =
+        AccuracyNote(sharing.problem.kinds[k].convolutions);
+    if (note.empty()) continue;
+    reasons.push_back(fmt::format("{}: {}", sharing.places[k].Text(), note));
   }
   return reasons;
 }
