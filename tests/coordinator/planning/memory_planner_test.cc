@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
@@ -339,6 +340,13 @@ TEST(MemoryPlannerTest, UsesMeasuredConvolutions) {
   EXPECT_LT(before->predicted, std::chrono::seconds(1));
   EXPECT_GT(after->predicted, std::chrono::seconds(1));
   EXPECT_THAT(after->memory_plans[0].plan, HasSubstr("SLOW"));
+  EXPECT_THAT(after->reasons,
+              Contains(HasSubstr("accuracy not measured: 1 of 1 kernels")));
+  profiles[kFastKind][problem][0].error_ppt = 900'000;
+  const auto known = Make(request, profiles);
+  ASSERT_TRUE(known) << known.error().message;
+  EXPECT_THAT(known->reasons,
+              Not(Contains(HasSubstr("accuracy not measured"))));
 }
 
 TEST(MemoryPlannerTest, NamesTheBudgetThatWouldDo) {
