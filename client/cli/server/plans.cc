@@ -33,7 +33,8 @@ struct RequestOptions {
   std::string network;
   std::string step;
   bool all_ranks = false;
-  CLI::App* limit = nullptr;  // the options of which a network needs one
+  // The options of which a network needs one, of each command.
+  std::vector<CLI::App*> limits;
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
@@ -83,7 +84,7 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
                                 "and --memory-budget, or none "
                                 "with --step");
   limit->require_option(0, 1);
-  options->limit = limit;
+  options->limits.push_back(limit);
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "Workspace limit for each convolution, such as 64MiB");
   CLI::Option* total = AddBytesOption(
@@ -202,7 +203,9 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
   if (options.step.empty()) {
-    if (options.limit->count_all() == 0) {
+    if (std::ranges::all_of(options.limits, [](const CLI::App* limit) {
+          return limit->count_all() == 0;
+        })) {
       return Fail(Code::kInvalidArgument,
                   "--network is given without a limit; one of "
                   "--workspace-limit, --total-workspace and --memory-budget is "
