@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/units.h"
@@ -221,6 +222,7 @@ int JobRunner::Register() {
   adopted_ = 1;
   newest_ = 1;
   counted_ = {0, 0};
+  unanswered_ = {0, 0};
   site_.history.Acknowledged(from, {{RevisionKey(job_, 1), "0"}});
   return 1;
 }
@@ -234,7 +236,10 @@ int JobRunner::Report() {
   v1::StepBatch& batch = *request.add_batches();
   batch.set_revision(adopted_);
   batch.set_first_step(counted);
-  const std::int64_t steps = Random(1, 20);
+  // What was not answered may be stored, so it is reported again, as jobs do.
+  std::int64_t& unanswered = unanswered_[static_cast<std::size_t>(rank)];
+  const auto steps = std::max<std::int64_t>(unanswered, Random(1, 20));
+  unanswered = steps;
   for (std::int64_t i = 0; i < steps; ++i) batch.add_step_ns(1'000'000'000);
   const Facts fact = {{StepsKey(job_, adopted_, rank), Text(counted + steps)}};
   site_.history.Sent(fact);
@@ -242,6 +247,7 @@ int JobRunner::Report() {
   const auto answer = CallAsJob(&Coordinators::ReportSteps, request);
   if (!answer) return 0;
   counted += steps;
+  unanswered = 0;
   newest_ = std::max(newest_, answer->newest().revision());
   Facts facts = fact;
   facts.emplace_back(fmt::format("count/newest/{}.", job_),
@@ -278,6 +284,7 @@ int JobRunner::Adopt() {
   site_.history.Acknowledged(from, fact);
   adopted_ = newest_;
   counted_ = {0, 0};
+  unanswered_ = {0, 0};
   return 1;
 }
 

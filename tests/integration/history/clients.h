@@ -129,6 +129,8 @@ class JobRunner final : public Client {
   std::int64_t adopted_ = 1;           // as was told
   std::int64_t newest_ = 1;            // as was told
   std::vector<std::int64_t> counted_;  // steps of each rank, as was told
+  // Steps after these that were reported and not answered; they may be stored.
+  std::vector<std::int64_t> unanswered_;
 };
 
 // Reads everything through one coordinator.
