@@ -374,10 +374,11 @@ std::string PlanLimit(const Json& plan) {
 Column Predicted() {
   Column column = Duration(std::string(kPredictedHeading), "predicted_us");
   column.text = [time = std::move(column.text)](const Json& plan) {
+    const Json& step = Member(plan, "request.step");
     return time(plan) + (Member(plan, "request.memory").is_object()
                              ? " (whole iteration)"
-                         : Member(plan, "request.step") != "" ? " (whole step)"
-                                                              : "");
+                         : step.is_string() && step != "" ? " (whole step)"
+                                                          : "");
   };
   return column;
 }
