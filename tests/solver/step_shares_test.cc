@@ -13,6 +13,7 @@
 #include "tests/support/trials.h"
 
 namespace ucudnn {
+namespace step_shares {  // short names that other tests have, too
 namespace {
 
 using ::testing::HasSubstr;
@@ -308,4 +309,5 @@ TEST(StepSharesTest, RefusesWhatContradictsItself) {
 }
 
 }  // namespace
+}  // namespace step_shares
 }  // namespace ucudnn

@@ -7,6 +7,7 @@
 #include "coordinator/steps/step_file.h"
 
 namespace ucudnn {
+namespace step_planner {  // short names that other tests have, too
 namespace {
 
 using ::testing::Contains;
@@ -164,4 +165,5 @@ TEST(StepFileTest, NamesWhatIsWrong) {
 }
 
 }  // namespace
+}  // namespace step_planner
 }  // namespace ucudnn

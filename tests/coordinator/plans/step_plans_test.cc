@@ -11,6 +11,7 @@
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
+namespace step_plans {  // short names that other tests have, too
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +110,5 @@ TEST_F(StepPlansTest, KeepTheStepWhileAJobRuns) {
 }
 
 }  // namespace
+}  // namespace step_plans
 }  // namespace ucudnn
