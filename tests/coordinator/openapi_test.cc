@@ -340,7 +340,7 @@ TEST_F(OpenApiTest, PagesEachList) {
           << path << " " << limit;
     }
   });
-  EXPECT_EQ(lists, 9);
+  EXPECT_EQ(lists, 10);
 }
 
 TEST_F(OpenApiTest, NamesEachParameterOfQueries) {
@@ -360,7 +360,7 @@ TEST_F(OpenApiTest, NamesEachParameterOfQueries) {
       EXPECT_THAT(answer->body, ::testing::HasSubstr(name)) << path;
     }
   });
-  EXPECT_EQ(asked, 15);
+  EXPECT_EQ(asked, 18);
 }
 
 TEST_F(OpenApiTest, TellsTheFieldsOfErrors) {
