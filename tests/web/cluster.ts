@@ -141,6 +141,16 @@ export class Cluster {
     await this.ucudnn('networks', 'put', name, this.networkFile(name));
   }
 
+  // Of a profile of all that takes up to 1 GiB; its network is a file of the data.
+  async importProfile(csv: string, network: string): Promise<void> {
+    const file = path.join(this.folder, 'profile.csv');
+    await writeFile(file, csv);
+    await this.ucudnn(
+      ...['profiles', 'import', file, '--complete-up-to', '1GiB'],
+      ...['--network', path.join(this.data, network)],
+    );
+  }
+
   // A job of two ranks that trains a network of putNetwork on the CPU.
   async train(network: string, steps: number): Promise<void> {
     await run(

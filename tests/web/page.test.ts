@@ -1,10 +1,14 @@
 // The page in a browser, on a coordinator with measurements, plans and jobs.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 
+import { bytes, operation } from '../../coordinator/web/src/format.js';
+import type { Plan } from '../../coordinator/web/src/types.js';
 import { launch, rows, watch } from './browser.js';
 import { Cluster, kTinyNetwork, until } from './cluster.js';
 
@@ -250,6 +254,32 @@ test('a campaign shows its progress, and the device what it measures', async () 
   await page.goto(`${cluster.url}#/devices?state=lost`);
   await page.getByText('1 of 5 devices').waitFor();
   void asked; // ends with the coordinator
+});
+
+test('kernels that may run at once have segments', async () => {
+  const recorded = await readFile(`${cluster.data}/h200/resnet18_b128_pow2.csv.gz`);
+  const csv = gunzipSync(recorded).toString().replaceAll('\nNVIDIA H200,', `\n${kind(99)},`);
+  await cluster.importProfile(csv, 'networks/resnet18.csv');
+  await cluster.ucudnn('networks', 'put', 'branches', `${cluster.data}/onnx/resnet18.onnx`);
+  const plan = JSON.parse(
+    await cluster.ucudnn(
+      ...['plan', '--network', 'branches', '--batch', '128', '--device-kind', kind(99)],
+      ...['--total-workspace', '64MiB', '--concurrent', '-o', 'json'],
+    ),
+  ) as Plan;
+  await open(`#/plans/${plan.id}`);
+  assert.match(await page.locator('.facts').innerText(), /64 MiB divided among what may run at once/);
+  const shown = await rows(page, 'Kernels');
+  const kernels = plan.ranks[0]?.workspace?.kernels ?? [];
+  assert.equal(shown.length, kernels.length);
+  const behind = kernels.filter((kernel) => (kernel.offset_bytes ?? 0) > 0);
+  assert.ok(behind.length > 0);
+  for (const kernel of kernels) {
+    const row = shown.find((text) => text.startsWith(`${kernel.layer} ${operation(kernel.op)}`));
+    const segment = `${bytes(kernel.workspace_bytes)} from ${bytes(kernel.offset_bytes ?? 0)}`;
+    assert.ok(row?.includes(segment), `${row} has no ${segment}`);
+  }
+  await page.getByText('Those of kernels that may run at once are disjoint.').waitFor();
 });
 
 test('the page says that the coordinator is away, and goes on when it is back', async () => {
