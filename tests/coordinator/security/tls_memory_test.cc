@@ -9,13 +9,8 @@
 #include <cstring>
 #include <vector>
 
-#include "coordinator/security/openssl.h"
-
 namespace ucudnn {
 namespace {
-
-// Before anything uses OpenSSL.
-const bool kSaves = SaveTlsMemory();
 
 std::size_t PagesInMemory(void* block, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -57,38 +52,6 @@ TEST(SparseBlocksTest, HasNoneWhereTheSystemRefuses) {
   SparseBlocks blocks(kTlsBufferBytes, std::size_t{1} << 45);
   EXPECT_EQ(blocks.Take(), nullptr);
   EXPECT_FALSE(blocks.Has(&blocks));
-}
-
-// A pair as gRPC makes one for each connection.
-TEST(TlsMemoryTest, HoldsOpensslsPairsOfBuffers) {
-  ASSERT_TRUE(kSaves);
-  const std::size_t before = TlsBuffersTaken();
-  BIO* ours = nullptr;
-  BIO* gRpcs = nullptr;
-  ASSERT_EQ(BIO_new_bio_pair(&ours, 0, &gRpcs, 0), 1);
-  EXPECT_EQ(TlsBuffersTaken() - before, 2U);
-  std::vector<char> sent(kTlsBufferBytes, 'x');
-  std::vector<char> got(kTlsBufferBytes, 'y');
-  const int all = static_cast<int>(sent.size());
-  EXPECT_EQ(BIO_write(ours, sent.data(), all), all);
-  EXPECT_EQ(BIO_read(gRpcs, got.data(), all), all);
-  EXPECT_EQ(got, sent);
-  BIO_free(ours);
-  BIO_free(gRpcs);
-  EXPECT_EQ(TlsBuffersTaken(), before);
-}
-
-TEST(TlsMemoryTest, MovesABufferThatGrows) {
-  ASSERT_TRUE(kSaves);
-  const std::size_t before = TlsBuffersTaken();
-  auto* const small = static_cast<char*>(OPENSSL_malloc(kTlsBufferBytes));
-  small[kTlsBufferBytes - 1] = 'x';
-  EXPECT_EQ(TlsBuffersTaken() - before, 1U);
-  auto* const large =
-      static_cast<char*>(OPENSSL_realloc(small, 2 * kTlsBufferBytes));
-  EXPECT_EQ(large[kTlsBufferBytes - 1], 'x');
-  EXPECT_EQ(TlsBuffersTaken(), before);
-  OPENSSL_free(large);
 }
 
 }  // namespace
