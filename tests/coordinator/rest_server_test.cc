@@ -210,7 +210,8 @@ TEST_F(RestServerTest, RefusesBodiesByTheirHeads) {
               ElementsAre("404"));
   EXPECT_THAT(refused("PATCH /v1/networks/a", csv + "Content-Length: 9\r\n"),
               ElementsAre("405"));
-  EXPECT_THAT(refused("PUT /v1/networks/a", json + "Content-Length: 9\r\n"),
+  EXPECT_THAT(refused("PUT /v1/networks/a",
+                      "Content-Type: text/plain\r\nContent-Length: 9\r\n"),
               ElementsAre("415"));
 }
 
