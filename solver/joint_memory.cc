@@ -38,6 +38,18 @@ Status Check(const JointMemoryProblem& problem) {
                 kind.budget.count());
   }
   for (const JointMemoryKind& kind : problem.kinds) {
+    BatchSize before;
+    for (const BatchSize share : kind.shares) {
+      if (share <= before || share > problem.batch) {
+        return Fail(Code::kInvalidArgument,
+                    "a share of {} images after one of {}; rising ones up to "
+                    "the mini-batch of {} are accepted",
+                    share.count(), before.count(), problem.batch.count());
+      }
+      before = share;
+    }
+  }
+  for (const JointMemoryKind& kind : problem.kinds) {
     if (kind.convolutions.kernels.empty()) continue;
     TrainingGraph graph = kind.graph;
     UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kind.convolutions, &graph));
@@ -53,8 +65,8 @@ class JointSearch {
     freedom_.offloads_weights = problem.request.offload_weights;
     freedom_.recomputes = problem.request.recompute;
     freedom_.order = MemoryFreedom::Order::kUpdatesAnywhere;
-    for (const JointMemoryKind& kind : problem.kinds) {
-      assign_.tables.push_back(LeastTimes(kind));
+    for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
+      assign_.tables.push_back(LeastTimes(k));
     }
     for (const std::size_t kind : problem.gpus) {
       AssignGpu gpu;
@@ -91,6 +103,18 @@ class JointSearch {
  private:
   using Place = std::pair<std::size_t, BatchSize>;  // kind and batch
 
+  std::vector<BatchSize> SharesOf(std::size_t k) const {
+    if (!problem_.kinds[k].shares.empty()) return problem_.kinds[k].shares;
+    std::vector<BatchSize> shares;
+    for (BatchSize batch = problem_.step; batch <= problem_.batch;
+         batch = batch + problem_.step) {
+      shares.push_back(batch);
+    }
+    // A step above the mini-batch tells what it would take.
+    if (shares.empty()) shares.push_back(problem_.step);
+    return shares;
+  }
+
   bool Stopped() const { return problem_.request.stop.stop_requested(); }
 
   bool AnyCutOff() const {
@@ -104,22 +128,22 @@ class JointSearch {
     for (const std::size_t k : problem_.gpus) {
       if (!assign_.tables[k].empty()) return {};
       least = std::min(
-          least, LowerBoundBytes(AtBatch(problem_.kinds[k], problem_.step),
+          least, LowerBoundBytes(AtBatch(problem_.kinds[k], SharesOf(k)[0]),
                                  problem_.request.offload_weights));
     }
     return Fail(Code::kFailedPrecondition,
                 "no GPU has the memory for a share of {} images, which takes "
                 "{} at least",
-                problem_.step.count(), HumanBytes(least));
+                SharesOf(problem_.gpus[0])[0].count(), HumanBytes(least));
   }
 
   // What a kind's tasks take at least, for all shares that may have a plan.
-  std::vector<BatchCost> LeastTimes(const JointMemoryKind& kind) const {
+  std::vector<BatchCost> LeastTimes(std::size_t k) const {
+    const JointMemoryKind& kind = problem_.kinds[k];
     MemoryFreedom any = freedom_;
     any.order = MemoryFreedom::Order::kAny;
     std::vector<BatchCost> costs;
-    for (BatchSize batch = problem_.step; batch <= problem_.batch;
-         batch = batch + problem_.step) {
+    for (const BatchSize batch : SharesOf(k)) {
       const TrainingGraph graph = AtBatch(kind, batch);
       if (LowerBoundBytes(graph, any.offloads_weights) > kind.budget) break;
       costs.push_back({batch, LowerBoundTime(graph, kind.budget, any), Bytes(0),
@@ -225,7 +249,7 @@ class JointSearch {
   void Compare() {
     AssignProblem whole = assign_;
     for (std::size_t k = 0; k < problem_.kinds.size(); ++k) {
-      whole.tables[k] = WholeTimes(problem_.kinds[k]);
+      whole.tables[k] = WholeTimes(k);
       joint_.whole.push_back(whole.tables[k].empty()
                                  ? BatchSize(0)
                                  : whole.tables[k].back().batch);
@@ -239,13 +263,14 @@ class JointSearch {
     if (found) joint_.makespan_whole = found->makespan;
   }
 
-  std::vector<BatchCost> WholeTimes(const JointMemoryKind& kind) const {
+  std::vector<BatchCost> WholeTimes(std::size_t k) const {
+    const JointMemoryKind& kind = problem_.kinds[k];
     std::vector<BatchCost> costs;
     MemoryRequest request;
     request.budget = kind.budget;
     request.allocator = problem_.request.allocator;
-    for (BatchSize batch = problem_.step; batch <= problem_.batch && !Stopped();
-         batch = batch + problem_.step) {
+    for (const BatchSize batch : SharesOf(k)) {
+      if (Stopped()) break;
       const Result<MemoryPlan> plan =
           PlanBaseline(AtBatch(kind, batch), request);
       if (plan) costs.push_back({batch, plan->time, Bytes(0)});

@@ -46,13 +46,16 @@ struct JointMemoryKind {
   // The convolutions' measurements, if they are not in the graph, which knows
   // them for one mini-batch only (SetConvolutionCosts).
   Profile convolutions = {};
+  // The shares that may be given, rising; empty: all multiples of the problem's
+  // step.
+  std::vector<BatchSize> shares = {};
 };
 
 struct JointMemoryProblem {
   BatchSize batch;
   std::vector<JointMemoryKind> kinds;
   std::vector<std::size_t> gpus;  // the kind of each
-  BatchSize step{1};              // shares are multiples of it
+  BatchSize step{1};  // shares are multiples of it, if a kind has no list
   const MemoryPolicy* policy = nullptr;
   // Each share is trained at once: policies do not divide it.
   bool undivided = false;

@@ -160,7 +160,7 @@ Json ToJson(const Report& report) {
   json["network"] = report.network;
   json["precision"] = Name(report.precision);
   json["batch"] = report.batch.count();
-  json["split"] = report.even ? "even" : "planned";
+  json["split"] = report.split;
   json["plan"] = report.plan_id;
   json["source"] = report.source;
   json["reason"] = report.reason;
@@ -215,10 +215,11 @@ std::string ToTable(const Report& report) {
     }
   }
   const Json json = ToJson(report);
-  std::string text =
-      fmt::format("{}, batch {} over {} ranks ({}): {}\n\n", report.network,
-                  report.batch.count(), report.ranks.size(),
-                  report.even ? "evenly split" : report.source, report.reason);
+  std::string text = fmt::format(
+      "{}, batch {} over {} ranks ({}): {}\n\n", report.network,
+      report.batch.count(), report.ranks.size(),
+      report.split == "planned" ? report.source : report.split + " shares",
+      report.reason);
   text += table.Text() + OperatorTable(report) + "\n" + details;
   text += BusyHosts(report);
   if (report.share_device && !report.in_turns) {

@@ -34,7 +34,7 @@ struct Report {
   std::string network;
   Precision precision = Precision::kFp32;
   BatchSize batch;
-  bool even = false;
+  std::string split;  // planned, even or given
   std::int64_t plan_id = 0;
   std::string source;
   std::string reason;

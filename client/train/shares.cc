@@ -3,17 +3,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "base/files/file.h"
-#include "base/plan/even_shares.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/session/config.h"
+#include "client/train/estimates.h"
 #include "client/train/measurements.h"
 #include "client/training/link_under_load.h"
 #include "solver/joint_memory.h"
@@ -28,6 +29,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::hours kPatience{4};
 Ranks::Deadline InTime() { return Clock::now() + kPatience; }
 
+// Of measuring and solving.
+constexpr int kMostRounds = 5;
+
 // Tells training graphs apart whose measurements are not each other's: the
 // order of tasks depends on the ranks, and what updates read on the momentum.
 std::string HashOf(const TrainingGraph& graph) {
@@ -41,6 +45,37 @@ std::string HashOf(const TrainingGraph& graph) {
                         fmt::join(task.writes, ","));
   }
   return ShortHash(text);
+}
+
+// Batches of each kind.
+using Wanted = std::vector<std::set<BatchSize>>;
+
+// What is to be measured next: if shares between the measured ones were on the
+// line, the best ones that are not measured, with their neighbours.
+Result<Wanted> MissingOf(const JointMemoryProblem& measured) {
+  JointMemoryProblem problem = measured;
+  for (JointMemoryKind& kind : problem.kinds) {
+    kind.shares.clear();
+    for (BatchSize share = problem.step; share <= problem.batch;
+         share = share + problem.step) {
+      EstimateTasksAt(share, &kind.graph);
+    }
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
+                          SolveJointMemory(problem));
+  Wanted wanted(problem.kinds.size());
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    const BatchSize share = solved.assignment.shares[g].batch;
+    const std::size_t kind = problem.gpus[g];
+    if (share == BatchSize(0) ||
+        std::ranges::binary_search(measured.kinds[kind].shares, share)) {
+      continue;
+    }
+    wanted[kind].insert(share);
+    if (share > problem.step) wanted[kind].insert(share - problem.step);
+    if (share < problem.batch) wanted[kind].insert(share + problem.step);
+  }
+  return wanted;
 }
 
 }  // namespace
@@ -61,10 +96,18 @@ Result<Turns> Turns::Find(Ranks& ranks, const Device& device,
 }
 
 BatchSize ShareStep(BatchSize batch, int ranks) {
-  constexpr std::int64_t kFewest = 8;
+  constexpr std::int64_t kFewest = 32;
   std::int64_t parts = std::max<std::int64_t>(kFewest, ranks);
   while (parts < batch.count() && batch.count() % parts != 0) ++parts;
   return BatchSize(std::max<std::int64_t>(batch.count() / parts, 1));
+}
+
+std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step) {
+  std::vector<BatchSize> batches = {step};
+  while (4 * batches.back().count() <= batch.count()) {
+    batches.push_back(batches.back() + batches.back());
+  }
+  return batches;
 }
 
 Status SharePlanner::Together(const Status& mine) {
@@ -73,8 +116,7 @@ Status SharePlanner::Together(const Status& mine) {
 }
 
 Result<Part> SharePlanner::Plan(const std::stop_token& stop) {
-  input_ = request_.input;
-  const bool together = ranks_.size() > 1 && !request_.even;
+  const bool together = request_.shares.empty();
   UCUDNN_RETURN_IF_ERROR(ReadKnown());
   UCUDNN_ASSIGN_OR_RETURN(Part part,
                           together ? PlanTogether(stop) : PlanAlone(stop));
@@ -108,15 +150,16 @@ Status SharePlanner::ReadKnown() {
                 Excerpt(request_.measurements));
   }
   for (const auto& [key, value] : json.items()) read_[key] = value.dump();
+  known_ = read_;
   return {};
 }
 
 Status SharePlanner::WriteKnown() {
   if (request_.measurements.empty()) return {};
   Status written;
-  const std::size_t before = read_.size();
-  read_.merge(known_);
-  if (ranks_.rank() == 0 && read_.size() > before) {
+  const auto before = read_;
+  for (const auto& [key, text] : known_) read_[key] = text;
+  if (ranks_.rank() == 0 && read_ != before) {
     Json json = Json::object();
     for (const auto& [key, text] : read_) json[key] = Json::parse(text);
     written = ReplaceFile(request_.measurements, json.dump() + "\n");
@@ -126,54 +169,64 @@ Status SharePlanner::WriteKnown() {
 
 Status SharePlanner::Measure(const std::vector<BatchSize>& batches,
                              const std::stop_token& stop) {
-  input_.batches = batches;
-  std::string key = fmt::format(
-      "{} {} at {}, {} {}", ShortHash(input_.contents),
-      Name(input_.graph.precision), prepared_.training.batch.count(),
-      ToString(device_.info().kind), device_.info().driver);
-  for (const BatchSize batch : batches)
-    key += fmt::format(" {}", batch.count());
-  if (input_.model) key += ' ' + ShortHash(ToJson(*input_.model).dump());
+  const TrainingInput& input = request_.input;
+  std::string key =
+      fmt::format("{} {}, {} {}", ShortHash(input.contents),
+                  Name(input.graph.precision),
+                  ToString(device_.info().kind), device_.info().driver);
+  if (input.model) key += ' ' + ShortHash(ToJson(*input.model).dump());
   key += " tasks " + HashOf(prepared_.training);
   UCUDNN_ASSIGN_OR_RETURN(keys_, ranks_.AllGather(key, InTime()));
+  Status set;
+  if (const auto known = known_.find(key); known != known_.end()) {
+    set = SetMeasurements(Json::parse(known->second), &prepared_.training);
+    if (!set) set = Within(Excerpt(request_.measurements), set.error());
+  }
+  UCUDNN_RETURN_IF_ERROR(Together(set));
+  const std::set<BatchSize> measured = MeasuredSizes(prepared_.training);
+  std::vector<BatchSize> missing;
+  std::ranges::set_difference(batches, measured, std::back_inserter(missing));
   const auto first = std::ranges::find(keys_, key) - keys_.begin();
-  const bool measures = first == ranks_.rank() && !read_.contains(key);
+  const bool measures = first == ranks_.rank() && !missing.empty();
   for (int turn = 0; turn < turns_.all; ++turn) {
-    UCUDNN_RETURN_IF_ERROR(Together(
-        measures && turn == turns_.mine ? MeasureMine(stop) : Status()));
+    UCUDNN_RETURN_IF_ERROR(Together(measures && turn == turns_.mine
+                                        ? MeasureMine(missing, stop)
+                                        : Status()));
   }
   std::string mine;
   if (measures) mine = MeasurementsOf(prepared_.training).dump();
   UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> texts,
                           ranks_.AllGather(mine, InTime()));
   for (std::size_t r = 0; r < texts.size(); ++r) {
-    if (const auto read = read_.find(keys_[r]); read != read_.end()) {
-      known_[keys_[r]] = read->second;
-    } else if (!texts[r].empty()) {
-      known_[keys_[r]] = std::move(texts[r]);
-    }
+    if (!texts[r].empty()) known_[keys_[r]] = std::move(texts[r]);
   }
-  Status set =
-      SetMeasurements(Json::parse(known_.at(key)), &prepared_.training);
-  if (!set && read_.contains(key)) {
-    set = Within(Excerpt(request_.measurements), std::move(set).error());
-  }
-  return Together(set);
+  return Together(
+      SetMeasurements(Json::parse(known_.at(key)), &prepared_.training));
 }
 
-Status SharePlanner::MeasureMine(const std::stop_token& stop) {
-  return MeasureTraining(device_, operators_, input_, stop, &prepared_);
+Status SharePlanner::MeasureMine(std::vector<BatchSize> batches,
+                                 const std::stop_token& stop) {
+  TrainingGraph& training = prepared_.training;
+  const std::vector<Task> before = training.tasks;
+  TrainingInput input = request_.input;
+  input.batches = std::move(batches);
+  const bool is_first = MeasuredSizes(training).empty();
+  if (!is_first) input.model = training.device;
+  UCUDNN_RETURN_IF_ERROR(
+      MeasureTraining(device_, operators_, input, stop, &prepared_));
+  if (is_first) return {};
+  for (std::size_t t = 0; t < before.size(); ++t) {
+    std::vector<MeasuredPoint>& points = training.tasks[t].work.measured;
+    const std::vector<MeasuredPoint>& known = before[t].work.measured;
+    // Updates take the same time at any batch.
+    if (training.tasks[t].kind == TaskKind::kUpdate) points.clear();
+    points.insert(points.begin(), known.begin(), known.end());
+  }
+  return {};
 }
 
 Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
-  const std::vector<BatchSize> shares = EvenShares(
-      prepared_.training.batch, static_cast<std::size_t>(ranks_.size()));
-  if (shares.back() == BatchSize(0)) {
-    return Fail(Code::kInvalidArgument,
-                "--even: {} images on {} ranks; at least one for each is "
-                "accepted",
-                prepared_.training.batch.count(), ranks_.size());
-  }
+  const std::vector<BatchSize>& shares = request_.shares;
   Part part;
   part.first = std::accumulate(shares.begin(), shares.begin() + ranks_.rank(),
                                BatchSize(0));
@@ -188,14 +241,15 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   part.plan = *std::move(plan);
   if (ranks_.size() == 1) UCUDNN_RETURN_IF_ERROR(MeasureLink(stop, &part));
   reason_ = ranks_.size() == 1 ? "planned from measurements of this device"
-                               : "an even split, each rank planned by itself";
+                               : "shares as given, each rank planned by itself";
   return part;
 }
 
 // Copies are slower beside the network's kernels than alone.
 Status SharePlanner::MeasureLink(const std::stop_token& stop, Part* part) {
   const std::string& key = keys_[0];
-  if (input_.model || part->plan->offloaded == Bytes() || read_.contains(key)) {
+  if (request_.input.model || part->plan->offloaded == Bytes() ||
+      read_.contains(key)) {
     return {};
   }
   ExecutionOptions execution;
@@ -218,32 +272,38 @@ Status SharePlanner::MeasureLink(const std::stop_token& stop, Part* part) {
 
 Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
   const BatchSize batch = prepared_.training.batch;
-  const BatchSize step = ShareStep(batch, ranks_.size());
-  std::vector<BatchSize> batches;
-  for (BatchSize share = step; share <= batch; share = share + step) {
-    batches.push_back(share);
+  std::vector<BatchSize> batches =
+      FirstBatches(batch, ShareStep(batch, ranks_.size()));
+  for (int round = 1;; ++round) {
+    UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
+    Result<std::string> answer = std::string();
+    if (ranks_.rank() == 0) answer = Solve(round == kMostRounds, stop);
+    UCUDNN_RETURN_IF_ERROR(Together(
+        answer ? Status() : Status(tl::unexpected<Error>(answer.error()))));
+    UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
+    const Json json = Json::parse(*answer);
+    if (json.contains("measure")) {
+      batches.clear();
+      for (const Json& size :
+           json["measure"][static_cast<std::size_t>(ranks_.rank())]) {
+        batches.emplace_back(size.get<std::int64_t>());
+      }
+      continue;
+    }
+    auto part = PartOf(json);
+    UCUDNN_RETURN_IF_ERROR(Together(
+        part ? Status() : Status(tl::unexpected<Error>(part.error()))));
+    return part;
   }
-  UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
-  Result<std::string> answer = std::string();
-  if (ranks_.rank() == 0) answer = Solve(stop);
-  UCUDNN_RETURN_IF_ERROR(Together(
-      answer ? Status() : Status(tl::unexpected<Error>(answer.error()))));
-  UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
-  auto part = PartOf(*answer);
-  UCUDNN_RETURN_IF_ERROR(
-      Together(part ? Status() : Status(tl::unexpected<Error>(part.error()))));
-  return part;
 }
 
-Result<std::string> SharePlanner::Solve(const std::stop_token& stop) {
-  const TimeLimit limit(request_.plan.time_limit, stop);
+Result<JointMemoryProblem> SharePlanner::Problem() const {
   JointMemoryProblem problem;
   problem.batch = prepared_.training.batch;
   problem.step = ShareStep(problem.batch, ranks_.size());
   UCUDNN_ASSIGN_OR_RETURN(problem.policy,
                           FindTrainingPolicy(request_.plan.policy));
   problem.request = MemoryRequestOf(request_.plan);
-  problem.request.stop = limit.token();
   problem.undivided = MustBeWhole(prepared_, request_.plan);
   std::map<std::pair<std::string, Bytes>, std::size_t> kinds;
   for (std::size_t r = 0; r < keys_.size(); ++r) {
@@ -256,13 +316,36 @@ Result<std::string> SharePlanner::Solve(const std::stop_token& stop) {
     made.budget = request_.budgets[r];
     UCUDNN_RETURN_IF_ERROR(
         SetMeasurements(Json::parse(known_.at(keys_[r])), &made.graph));
+    for (const BatchSize size : MeasuredSizes(made.graph)) {
+      if (size <= problem.batch) made.shares.push_back(size);
+    }
+  }
+  return problem;
+}
+
+Result<std::string> SharePlanner::Solve(bool last,
+                                        const std::stop_token& stop) {
+  const TimeLimit limit(request_.plan.time_limit, stop);
+  UCUDNN_ASSIGN_OR_RETURN(JointMemoryProblem problem, Problem());
+  problem.request.stop = limit.token();
+  if (!last) {
+    UCUDNN_ASSIGN_OR_RETURN(const Wanted wanted, MissingOf(problem));
+    if (std::ranges::any_of(wanted,
+                            [](const auto& of) { return !of.empty(); })) {
+      Json measure = Json::array();
+      for (const std::size_t kind : problem.gpus) {
+        Json& sizes = measure.emplace_back(Json::array());
+        for (const BatchSize size : wanted[kind]) sizes.push_back(size.count());
+      }
+      return Json({{"measure", std::move(measure)}}).dump();
+    }
   }
   UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
                           SolveJointMemory(problem));
   Json ranks = Json::array();
   for (std::size_t r = 0; r < keys_.size(); ++r) {
     const BatchSize batch = solved.assignment.shares[r].batch;
-    Json rank = {{"batch", batch.count()}, {"why", solved.shares[r].text}};
+    Json rank = {{"batch", batch.count()}, {"why", WhyShare(problem, solved, r)}};
     const std::size_t kind = problem.gpus[r];
     if (batch > BatchSize(0)) {
       rank["plan"] = ToJson(solved.plans.at({kind, batch}),
@@ -285,8 +368,7 @@ Result<std::string> SharePlanner::Solve(const std::stop_token& stop) {
       .dump();
 }
 
-Result<Part> SharePlanner::PartOf(const std::string& answer) {
-  const Json json = Json::parse(answer);
+Result<Part> SharePlanner::PartOf(const Json& json) {
   reason_ = json["reason"];
   Part part;
   const auto mine = static_cast<std::size_t>(ranks_.rank());

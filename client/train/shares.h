@@ -4,15 +4,21 @@
 // Which images of each mini-batch a rank trains, and within which memory plan,
 // without a coordinator:
 //
-//   first rank of each kind of device:  measures all tasks
+//   first rank of each kind of device:  measures all tasks at a few batches
 //   all ranks:                          exchange the measurements
 //   rank 0:                             solves shares and plans at once
-//                                       (solver/joint_memory.h), and tells them
+//                                       (solver/joint_memory.h) for all shares,
+//                                       those between on the line, and names
+//                                       what is to be measured: the solution's
+//                                       shares and their neighbours
+//   again, until these are measured; then rank 0 solves for what is measured
+//   alone, and tells the shares and their plans
 //
-// One rank alone, or ranks with even shares, plan by themselves.
+// One rank alone, or ranks with given shares, plan by themselves.
 
 #include <chrono>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,6 +32,7 @@
 #include "client/training/prepared_training.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
+#include "solver/joint_memory.h"
 
 namespace ucudnn::train {
 
@@ -50,18 +57,21 @@ struct Part {
 
 struct ShareRequest {
   TrainingInput input;
-  TrainingRequest plan;        // its budget is that of `budgets`
-  std::vector<Bytes> budgets;  // of each rank
-  bool even = false;
+  TrainingRequest plan;           // its budget is that of `budgets`
+  std::vector<Bytes> budgets;     // of each rank
+  std::vector<BatchSize> shares;  // of each rank, if they are given
   // The file of measurements of earlier starts, if any: those that it has are
   // not made again, so that the same plan comes out; others are added to it.
   std::string measurements;
 };
 
 // The shares that are tried: B/n, 2B/n, ..., B, for the smallest n of at least
-// 8 and as many as ranks that divides the mini-batch B. n is B if there is
+// 32 and as many as ranks that divides the mini-batch B. n is B if there is
 // none.
 BatchSize ShareStep(BatchSize batch, int ranks);
+// What is measured at first: the step times powers of two, up to half of the
+// mini-batch.
+std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step);
 
 class SharePlanner {
  public:
@@ -86,18 +96,22 @@ class SharePlanner {
 
  private:
   Status Together(const Status& mine);
-  // Sets the measurements of this rank's kind for these batches.
+  // Sets the measurements of this rank's kind, for these batches and all that
+  // are known.
   Status Measure(const std::vector<BatchSize>& batches,
                  const std::stop_token& stop);
-  Status MeasureMine(const std::stop_token& stop);
+  Status MeasureMine(std::vector<BatchSize> batches,
+                     const std::stop_token& stop);
   Status ReadKnown();
   Status WriteKnown();
   Result<Part> PlanAlone(const std::stop_token& stop);
   Status MeasureLink(const std::stop_token& stop, Part* part);
   Result<Part> PlanTogether(const std::stop_token& stop);
-  // Of rank 0: the shares with their plans as JSON.
-  Result<std::string> Solve(const std::stop_token& stop);
-  Result<Part> PartOf(const std::string& answer);
+  // Of rank 0, as JSON: {"measure":[[batch,…],…]} by rank or, if nothing is
+  // missing or it is the `last` time, the shares with their plans.
+  Result<std::string> Solve(bool last, const std::stop_token& stop);
+  Result<JointMemoryProblem> Problem() const;
+  Result<Part> PartOf(const nlohmann::ordered_json& json);
 
   Ranks& ranks_;
   Device& device_;
@@ -106,9 +120,8 @@ class SharePlanner {
   const ShareRequest& request_;
   PreparedTraining& prepared_;
 
-  TrainingInput input_;            // with the batches that are measured
   std::vector<std::string> keys_;  // by rank: equal where measurements are
-  // Measurements as JSON, by key: those of the file, and those of the ranks.
+  // Measurements as JSON, by key: all, and those of the file.
   std::map<std::string, std::string> known_;
   std::map<std::string, std::string> read_;
   std::string reason_;

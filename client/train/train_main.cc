@@ -119,8 +119,14 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
                  "the plan, as JSON; ucudnn solve memory --graph plans it "
                  "again")
       ->option_text("FILE");
-  app.add_flag("--even", options->even,
-               "Split the mini-batch evenly, for comparison");
+  auto* even = app.add_flag("--even", options->even,
+                            "Split the mini-batch evenly, for comparison");
+  app.add_option("--shares", options->shares,
+                 "Images of each rank, such as 48,16, for comparison")
+      ->delimiter(',')
+      ->option_text("N[,...]")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
+      ->excludes(even);
   app.add_flag("--task-times", options->time_tasks,
                "Time each task, and compare operators with the plan");
   app.add_flag("--poison", options->poison,

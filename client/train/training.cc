@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
+#include "base/plan/even_shares.h"
 #include "base/service/cgroup.h"
 #include "base/service/host.h"
 #include "base/text.h"
@@ -157,6 +159,29 @@ class Training {
     return budgets;
   }
 
+  // Empty if they are to be planned.
+  Result<std::vector<BatchSize>> GivenShares() const {
+    const auto ranks = static_cast<std::size_t>(ranks_.size());
+    if (options_.even && options_.batch.count() < ranks_.size()) {
+      return Fail(Code::kInvalidArgument,
+                  "--even: {} images on {} ranks; at least one for each is "
+                  "accepted",
+                  options_.batch.count(), ranks);
+    }
+    if (options_.even || ranks == 1) return EvenShares(options_.batch, ranks);
+    const std::vector<BatchSize> shares(options_.shares.begin(),
+                                        options_.shares.end());
+    const auto sum =
+        std::accumulate(shares.begin(), shares.end(), BatchSize(0));
+    if (!shares.empty() && (shares.size() != ranks || sum != options_.batch)) {
+      return Fail(Code::kInvalidArgument,
+                  "--shares: {} shares of {} images; one for each of {} ranks, "
+                  "of {} images together, is accepted",
+                  shares.size(), sum.count(), ranks, options_.batch.count());
+    }
+    return shares;
+  }
+
   std::string Policy() const {
     if (!options_.policy.empty()) return options_.policy;
     return options_.budgets.empty() ? "undivided" : "best";
@@ -180,7 +205,7 @@ class Training {
   // If a coordinator or a plan file is named, on rank 0, whose environment
   // counts.
   Status OpenSession() {
-    if (options_.even) return {};
+    if (options_.even || !options_.shares.empty()) return {};
     SessionOptions options = options_.session;
     options.batch = options_.batch;
     options.precision = options_.precision;
@@ -285,7 +310,7 @@ class Training {
     request.plan.allow_sub_batch_statistics = options_.statistics_of_ranks;
     request.plan.policy = Policy();
     UCUDNN_ASSIGN_OR_RETURN(request.budgets, Budgets());
-    request.even = options_.even;
+    UCUDNN_ASSIGN_OR_RETURN(request.shares, GivenShares());
     request.measurements = options_.measurements;
     Say("measuring and planning");
     SharePlanner planner(ranks_, *device_, *operators_, turns_, request,
@@ -532,7 +557,9 @@ class Training {
     result_.network = job_.network->training.network;
     result_.precision = options_.precision;
     result_.batch = options_.batch;
-    result_.even = options_.even;
+    result_.split = options_.even             ? "even"
+                    : options_.shares.empty() ? "planned"
+                                              : "given";
     result_.statistics_of_parts =
         options_.statistics_of_ranks && job_.network->NormalisesOverImages();
     if (exchange_) result_.sum_method = exchange_->method();

@@ -43,8 +43,10 @@ struct TrainOptions {
   std::string device_model;  // of the link, as a JSON file; empty: measured
   std::string measurements;  // the file that keeps them; empty: none
   std::string graph_out;  // where rank 0's measured graph goes; empty: nowhere
-  // Split the mini-batch evenly and plan each rank's part separately.
+  // Split the mini-batch evenly, or into these shares of the ranks, and plan
+  // each rank's part separately. At most one is given.
   bool even = false;
+  std::vector<std::int64_t> shares;
   // Where a coordinator is, and how long to wait for it.
   SessionOptions session;
 

@@ -93,6 +93,11 @@
 #              transformers. Eight minutes a call, and resumes; UCUDNN_ROWS chooses
 #              ("resnet50 convnext vit gpt2"), UCUDNN_WAYS, a regular expression,
 #              among their ways, nothing begins after UCUDNN_SECONDS (420)
+#   unlike     ucudnn-train on slices of unlike sizes, each with 10 GiB: planned, even,
+#              clipped by memory, a sweep and each rank alone; DIR/unlike.md and .json.
+#              Two GPUs for rows of two slices, two such rows at once on four. Eight
+#              minutes a call, and resumes; UCUDNN_ROWS chooses (`unlike.py` has them),
+#              nothing begins after UCUDNN_SECONDS (480)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -346,6 +351,12 @@ torchmem() {
   return $status
 }
 
+unlike() {
+  # shellcheck disable=SC2086
+  timeout 590 python3 tests/gpu/unlike.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-480}" ${UCUDNN_ROWS-}
+}
+
 # The number of visible GPUs.
 gpu_count() {
   if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
@@ -410,7 +421,7 @@ while [ $# -gt 0 ]; do
     versions | contract | handle | sanitizer) stages+=("$1") ;;
     pytorch) stages+=("$1") ;;
     policies | sharing | judge | slices | profile | failures) stages+=("$1") ;;
-    train | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;
+    train | unlike | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;
     figures | networks | load | deepbench) stages+=("$1") ;;
     memory | operators | beside) stages+=("$1") ;;
     main) stages+=(main_job) ;;
@@ -448,11 +459,11 @@ for stage in "${stages[@]}"; do
   "$stage" || status=$?
   case $stage:$status in
     *:0) ;;
-    convert:3 | torchmem:3 | compile:3)
+    convert:3 | torchmem:3 | compile:3 | unlike:3)
       echo "$stage: the time was up"
       [ $failed = 1 ] || failed=3
       ;;
-    convert:4 | torchmem:4 | compile:4)
+    convert:4 | torchmem:4 | compile:4 | unlike:4)
       echo "$stage missed a goal"
       failed=1
       ;;

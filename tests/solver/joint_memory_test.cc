@@ -32,6 +32,10 @@ std::optional<Nanoseconds> BruteForce(const JointMemoryProblem& problem) {
     times.emplace_back().resize(static_cast<std::size_t>(batch) + 1);
     for (std::int64_t b = problem.step.count(); b <= batch;
          b += problem.step.count()) {
+      if (!kind.shares.empty() &&
+          !std::ranges::binary_search(kind.shares, BatchSize(b))) {
+        continue;
+      }
       MemoryRequest request = problem.request;
       request.budget = kind.budget;
       const auto plan =
@@ -78,6 +82,12 @@ TEST(JointMemoryTest, IsAsFastAsTheBestOfAllAssignments) {
       problem.gpus.push_back(static_cast<std::size_t>(k));
     }
     if (trial % 3 == 0) problem.gpus.push_back(1);
+    if (trial % 4 >= 2) {
+      for (BatchSize share(1); share <= problem.batch;
+           share = share + BatchSize(up_to(3))) {
+        problem.kinds[0].shares.push_back(share);
+      }
+    }
     const auto expected = BruteForce(problem);
     const Result<JointMemoryPlan> joint = SolveJointMemory(problem);
     ASSERT_EQ(joint.has_value(), expected.has_value());
@@ -182,6 +192,11 @@ TEST(JointMemoryTest, RefusesWhatItCannotPlan) {
   for (const auto& error :
        {refused([](Problem* p) { p->batch = BatchSize(0); }),
         refused([](Problem* p) { p->step = BatchSize(0); }),
+        refused([](Problem* p) {
+          p->kinds[0].shares = {BatchSize(2), BatchSize(2)};
+        }),
+        refused(
+            [](Problem* p) { p->kinds[0].shares = {p->batch + BatchSize(1)}; }),
         refused([](Problem* p) { p->gpus.clear(); }),
         refused([](Problem* p) { p->gpus[0] = 2; }),
         refused([](Problem* p) { p->kinds[0].budget = Bytes(0); })}) {

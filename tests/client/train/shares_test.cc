@@ -1,16 +1,29 @@
 #include "client/train/shares.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace ucudnn::train {
 namespace {
 
-TEST(ShareStepTest, IsAnEighthOrTheNextPartThatDivides) {
-  EXPECT_EQ(ShareStep(BatchSize(64), 2), BatchSize(8));
-  EXPECT_EQ(ShareStep(BatchSize(20), 2), BatchSize(2));
-  EXPECT_EQ(ShareStep(BatchSize(13), 2), BatchSize(1));
+using ::testing::ElementsAre;
+
+TEST(ShareStepTest, IsAThirtySecondOrTheNextPartThatDivides) {
+  EXPECT_EQ(ShareStep(BatchSize(256), 2), BatchSize(8));
+  EXPECT_EQ(ShareStep(BatchSize(100), 2), BatchSize(2));
+  EXPECT_EQ(ShareStep(BatchSize(127), 2), BatchSize(1));
   EXPECT_EQ(ShareStep(BatchSize(3), 2), BatchSize(1));
-  EXPECT_EQ(ShareStep(BatchSize(64), 16), BatchSize(4));
+  EXPECT_EQ(ShareStep(BatchSize(256), 64), BatchSize(4));
+}
+
+TEST(FirstBatchesTest, DoubleUpToHalfOfTheMiniBatch) {
+  EXPECT_THAT(FirstBatches(BatchSize(256), BatchSize(8)),
+              ElementsAre(BatchSize(8), BatchSize(16), BatchSize(32),
+                          BatchSize(64), BatchSize(128)));
+  EXPECT_THAT(FirstBatches(BatchSize(15), BatchSize(1)),
+              ElementsAre(BatchSize(1), BatchSize(2), BatchSize(4)));
+  EXPECT_THAT(FirstBatches(BatchSize(1), BatchSize(1)),
+              ElementsAre(BatchSize(1)));
 }
 
 }  // namespace

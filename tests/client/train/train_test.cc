@@ -200,6 +200,11 @@ TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
   EXPECT_EQ(even["split"], "even");
   EXPECT_EQ(BatchesOf(even), (std::vector<std::int64_t>{8, 7}));
   EXPECT_LT(LargestDifference(planned, even), kRounding);
+  const Json given = Train(2, common + Words{"--shares", "4,11"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(given["split"], "given");
+  EXPECT_EQ(BatchesOf(given), (std::vector<std::int64_t>{4, 11}));
+  EXPECT_LT(LargestDifference(planned, given), kRounding);
 }
 
 #ifdef UCUDNN_WITH_ONNX
@@ -466,6 +471,9 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   Train(2, {"--batch", "1", "--even"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr("1 images on 2 ranks"));
+  Train(2, {"--batch", "8", "--shares", "4,3"});
+  EXPECT_EQ(run_.exit_status, 2);
+  EXPECT_THAT(run_.output, HasSubstr("2 shares of 7 images"));
   Train(2, {"--batch", "8", "--memory-budget", "1MiB,1MiB,1MiB"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr("3 sizes for 2 ranks"));
