@@ -233,6 +233,8 @@ class Device {
   virtual Status WaitFor(Event& event);
   // Waits until all enqueued work is done; returns its error, if any.
   virtual Status Synchronize() = 0;
+  // The CUstream that work is enqueued in; null if there is none.
+  virtual void* stream() { return nullptr; }
 
   // Who else is using the device, for people; empty if nobody is. The agent
   // does not measure meanwhile.

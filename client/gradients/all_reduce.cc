@@ -12,13 +12,44 @@ AllReducer::~AllReducer() = default;
 
 void AllReducer::Free() { gpu_.reset(); }
 
-template <class T>
-Status AllReducer::Sum(std::span<T> gradients, double weight, void* stream,
-                       Ranks::Deadline deadline) {
+GpuGradients* AllReducer::Gpu() {
   if (gpu_ == nullptr) {
     if (auto gpu = GpuGradients::Create()) gpu_ = *std::move(gpu);
   }
-  const bool on_gpu = gpu_ != nullptr && gpu_->IsGpuMemory(gradients.data());
+  return gpu_.get();
+}
+
+bool AllReducer::IsGpuMemory(const void* pointer) {
+  return Gpu() != nullptr && gpu_->IsGpuMemory(pointer);
+}
+
+Result<bool> AllReducer::PrepareToEnqueue(const void* memory,
+                                          Ranks::Deadline deadline) {
+  if (!IsGpuMemory(memory)) {
+    // Tells the others.
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t unable, ranks_.Max(1, deadline));
+    return unable == 0;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const bool enqueues,
+                          gpu_->PrepareToEnqueue(ranks_, memory, deadline));
+  if (enqueues) method_ = Describe(SumMethod::kNccl, true);
+  return enqueues;
+}
+
+template <class T>
+Status AllReducer::Enqueue(std::span<T> values, void* stream,
+                           Ranks::Deadline deadline) {
+  return gpu_->Enqueue(values.data(), values.size(), stream, deadline);
+}
+
+Result<bool> AllReducer::Done() { return gpu_->Done(); }
+
+void AllReducer::Abort() { gpu_->Abort(); }
+
+template <class T>
+Status AllReducer::Sum(std::span<T> gradients, double weight, void* stream,
+                       Ranks::Deadline deadline) {
+  const bool on_gpu = IsGpuMemory(gradients.data());
   // A stream may produce gradients in host memory too.
   Status ready;
   if (!on_gpu && gpu_ != nullptr && stream != nullptr) {
@@ -51,6 +82,8 @@ std::string AllReducer::Describe(SumMethod method, bool on_gpu) const {
                                  : why);
 }
 
+template Status AllReducer::Enqueue(std::span<float>, void*, Ranks::Deadline);
+template Status AllReducer::Enqueue(std::span<double>, void*, Ranks::Deadline);
 template Status AllReducer::Sum(std::span<float>, double, void*,
                                 Ranks::Deadline);
 template Status AllReducer::Sum(std::span<double>, double, void*,

@@ -34,6 +34,14 @@ class AllReducer {
   Status Sum(std::span<T> gradients, double weight, void* stream,
              Ranks::Deadline deadline);
 
+  // As GpuGradients has them: sums that are enqueued on GPUs, without the host.
+  Result<bool> PrepareToEnqueue(const void* memory, Ranks::Deadline deadline);
+  template <class T>
+  Status Enqueue(std::span<T> values, void* stream, Ranks::Deadline deadline);
+  Result<bool> Done();
+  void Abort();
+  bool IsGpuMemory(const void* pointer);
+
   // Frees buffers, streams and the GPUs' communicator until the next sum.
   void Free();
 
@@ -42,10 +50,11 @@ class AllReducer {
   const std::string& method() const { return method_; }
 
  private:
+  // Null if the process has not loaded the driver.
+  GpuGradients* Gpu();
   std::string Describe(SumMethod method, bool on_gpu) const;
 
   Ranks& ranks_;
-  // Null if the process has not loaded the driver.
   std::unique_ptr<GpuGradients> gpu_;
   std::string method_;
 };

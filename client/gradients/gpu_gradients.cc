@@ -206,6 +206,48 @@ Result<SumMethod> GpuGradients::ScaleAndSum(Ranks& ranks, T* gradients,
   return SumGradients<T>(ranks, mine, deadline);
 }
 
+Result<bool> GpuGradients::PrepareToEnqueue(Ranks& ranks, const void* memory,
+                                            Ranks::Deadline deadline) {
+  std::optional<cudnn::GpuContext::Scope> scope;
+  const bool able = memory != nullptr && state_->Enter(memory, &scope) &&
+                    state_->PrepareStream() && state_->MayUseNccl();
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t unable,
+                          ranks.Max(able ? 0 : 1, deadline));
+  if (unable != 0) return false;
+  return state_->PrepareNccl(ranks, deadline);
+}
+
+template <class T>
+Status GpuGradients::Enqueue(T* values, std::size_t count, void* stream,
+                             Ranks::Deadline deadline) {
+  if (state_->group == nullptr) {
+    return Fail(Code::kUnavailable, "NCCL's sums were ended");
+  }
+  std::optional<cudnn::GpuContext::Scope> scope;
+  UCUDNN_RETURN_IF_ERROR(state_->Enter(values, &scope));
+  return state_->group->Sum(
+      values, count, 1.0,
+      stream != nullptr ? static_cast<CUstream>(stream) : state_->stream,
+      deadline);
+}
+
+Result<bool> GpuGradients::Done() {
+  if (state_->group == nullptr) {
+    return Fail(Code::kUnavailable, "NCCL's sums were ended");
+  }
+  UCUDNN_RETURN_IF_ERROR(state_->group->Check());
+  const CUresult result = state_->driver->StreamQuery(state_->stream);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  UCUDNN_RETURN_IF_ERROR(state_->Check(result, "cuStreamQuery"));
+  return true;
+}
+
+void GpuGradients::Abort() { state_->Abandon(); }
+
+template Status GpuGradients::Enqueue(float*, std::size_t, void*,
+                                      Ranks::Deadline);
+template Status GpuGradients::Enqueue(double*, std::size_t, void*,
+                                      Ranks::Deadline);
 template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
                                                      std::size_t, double, void*,
                                                      Ranks::Deadline);

@@ -58,6 +58,25 @@ class GpuGradients {
                                 double scale, void* stream,
                                 Ranks::Deadline deadline);
 
+  // Collective: whether each rank has NCCL and a GPU of its own, the one with
+  // `memory`, so that sums can be enqueued. Null: this rank has none. Errors:
+  // the ranks could not agree.
+  Result<bool> PrepareToEnqueue(Ranks& ranks, const void* memory,
+                                Ranks::Deadline deadline);
+  // After it returned true, on all ranks in the same order: enqueues in
+  // `stream`, a CUstream of the GPU, or in a separate one if null, that
+  // `values`, in the GPU's memory, become the sums over the ranks. kUnavailable
+  // if NCCL fails, kDeadlineExceeded.
+  template <class T>
+  Status Enqueue(T* values, std::size_t count, void* stream,
+                 Ranks::Deadline deadline);
+  // Whether what was enqueued in the separate stream is done; the error if it
+  // cannot be, or if a sum in another stream cannot.
+  Result<bool> Done();
+  // Ends the sums that are under way, whatever they wait for; none can be
+  // enqueued afterwards.
+  void Abort();
+
  private:
   struct State;
   explicit GpuGradients(std::unique_ptr<State> state);

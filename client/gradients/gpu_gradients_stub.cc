@@ -28,6 +28,24 @@ Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, T*, std::size_t, double,
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
 
+Result<bool> GpuGradients::PrepareToEnqueue(Ranks& ranks, const void*,
+                                            Ranks::Deadline deadline) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t unable, ranks.Max(1, deadline));
+  return unable == 0;
+}
+template <class T>
+Status GpuGradients::Enqueue(T*, std::size_t, void*, Ranks::Deadline) {
+  return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
+}
+Result<bool> GpuGradients::Done() {
+  return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
+}
+void GpuGradients::Abort() {}
+
+template Status GpuGradients::Enqueue(float*, std::size_t, void*,
+                                      Ranks::Deadline);
+template Status GpuGradients::Enqueue(double*, std::size_t, void*,
+                                      Ranks::Deadline);
 template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
                                                      std::size_t, double, void*,
                                                      Ranks::Deadline);

@@ -423,6 +423,31 @@ Result<MPI_Request> Ranks::BeginSum(T* values, std::size_t count) {
   return request;
 }
 
+namespace {
+constexpr int kAlarmTag = 1;
+}  // namespace
+
+void Ranks::Alarm() {
+  if (broken_) return;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    // Without values it is sent at once, whether or not it is received.
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (MPI_Isend(nullptr, 0, MPI_BYTE, rank, kAlarmTag, comm_, &request) ==
+        MPI_SUCCESS) {
+      (void)MPI_Request_free(&request);
+    }
+  }
+}
+
+bool Ranks::Alarmed() {
+  int found = 0;
+  return !broken_ &&
+         MPI_Iprobe(MPI_ANY_SOURCE, kAlarmTag, comm_, &found,
+                    MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+         found != 0;
+}
+
 template Result<MPI_Request> Ranks::BeginSum(float*, std::size_t);
 template Result<MPI_Request> Ranks::BeginSum(double*, std::size_t);
 

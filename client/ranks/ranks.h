@@ -37,9 +37,9 @@ class Ranks {
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Duplicates `comm`, collectively. kFailedPrecondition if MPI is not
-  // initialised or already finalised, and of CheckLaunch; kInvalidArgument if `comm` is not an
-  // intracommunicator, kDeadlineExceeded if not all ranks call it in time,
-  // kUnavailable if MPI fails.
+  // initialised or already finalised, and of CheckLaunch; kInvalidArgument if
+  // `comm` is not an intracommunicator, kDeadlineExceeded if not all ranks call
+  // it in time, kUnavailable if MPI fails.
   static Result<std::unique_ptr<Ranks>> Duplicate(MPI_Comm comm,
                                                   Deadline deadline);
   // Frees the communicator, unless MPI is finalised or the ranks are broken.
@@ -93,6 +93,11 @@ class Ranks {
   // Marks the ranks broken after a failure that only this rank knows of; the
   // others run into their deadline. Others may still use the window.
   void GiveUp();
+
+  // Tells the other ranks, which may wait elsewhere than in MPI, that this one
+  // cannot go on; and whether one of them has told so. Neither waits.
+  void Alarm();
+  bool Alarmed();
 
   // A communicator of the ranks with `in`, in rank order, which the caller
   // frees; MPI_COMM_NULL on the others. Unless all ranks are in, MPI can only

@@ -34,7 +34,12 @@ class JobExchange final : public RankExchange {
         device_(device),
         turns_(turns),
         on_host_(on_host),
-        reducer_(ranks) {}
+        reducer_(ranks),
+        statistics_(ranks) {}
+
+  // Collective, before any exchange: where each rank has a GPU of its own, sums
+  // are enqueued there from now on, without the host.
+  Status Prepare();
 
   // Collective, before each step: waits for this rank's turn.
   Status Begin();
@@ -45,15 +50,17 @@ class JobExchange final : public RankExchange {
   bool failed() const { return failed_; }
   // How gradients were last summed.
   const std::string& method() const { return reducer_.method(); }
-  // Frees what it holds on the device until the next exchange.
-  void Free() { reducer_.Free(); }
-
-  bool stream_ordered() const override { return false; }
+  bool stream_ordered() const override { return enqueues_; }
   Status SumStatistics(std::span<double> sums) override;
   Status SumGradients(std::span<const std::span<float>> bucket) override;
+  Status Check() override;
 
  private:
   Status EndTurn();
+  // Collective where sums are enqueued: whether all ranks go on, and `can`. The
+  // same error on all ranks if one has failed.
+  Result<bool> AllCan(bool can, const Status& mine);
+  Status SumEach(std::span<const std::span<float>> bucket);
   template <class T>
   Status Sum(std::span<T> values);
 
@@ -61,7 +68,9 @@ class JobExchange final : public RankExchange {
   Device& device_;
   const Turns turns_;
   const bool on_host_;
-  AllReducer reducer_;
+  AllReducer reducer_;     // of gradients
+  AllReducer statistics_;  // of a communicator of its own: both sum at once
+  bool enqueues_ = false;
   std::vector<float> staged_;
   bool in_turn_ = false;
   bool failed_ = false;

@@ -47,6 +47,16 @@ std::string HashOf(const TrainingGraph& graph) {
   return ShortHash(text);
 }
 
+// The share, and the parts that its convolutions may be divided into.
+std::vector<BatchSize> WithParts(BatchSize share, BatchSize step) {
+  std::vector<BatchSize> batches;
+  for (BatchSize part = step; part < share; part = part + part) {
+    batches.push_back(part);
+  }
+  batches.push_back(share);
+  return batches;
+}
+
 // Batches of each kind.
 using Wanted = std::vector<std::set<BatchSize>>;
 
@@ -71,7 +81,8 @@ Result<Wanted> MissingOf(const JointMemoryProblem& measured) {
         std::ranges::binary_search(measured.kinds[kind].shares, share)) {
       continue;
     }
-    wanted[kind].insert(share);
+    const std::vector<BatchSize> parts = WithParts(share, problem.step);
+    wanted[kind].insert(parts.begin(), parts.end());
     if (share > problem.step) wanted[kind].insert(share - problem.step);
     if (share < problem.batch) wanted[kind].insert(share + problem.step);
   }
@@ -104,7 +115,7 @@ BatchSize ShareStep(BatchSize batch, int ranks) {
 
 std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step) {
   std::vector<BatchSize> batches = {step};
-  while (4 * batches.back().count() <= batch.count()) {
+  while (16 * batches.back().count() <= batch.count()) {
     batches.push_back(batches.back() + batches.back());
   }
   return batches;
@@ -170,10 +181,9 @@ Status SharePlanner::WriteKnown() {
 Status SharePlanner::Measure(const std::vector<BatchSize>& batches,
                              const std::stop_token& stop) {
   const TrainingInput& input = request_.input;
-  std::string key =
-      fmt::format("{} {}, {} {}", ShortHash(input.contents),
-                  Name(input.graph.precision),
-                  ToString(device_.info().kind), device_.info().driver);
+  std::string key = fmt::format(
+      "{} {}, {} {}", ShortHash(input.contents), Name(input.graph.precision),
+      ToString(device_.info().kind), device_.info().driver);
   if (input.model) key += ' ' + ShortHash(ToJson(*input.model).dump());
   key += " tasks " + HashOf(prepared_.training);
   UCUDNN_ASSIGN_OR_RETURN(keys_, ranks_.AllGather(key, InTime()));
@@ -232,7 +242,11 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
                                BatchSize(0));
   part.batch = shares[static_cast<std::size_t>(ranks_.rank())];
   prepared_.training.batch = part.batch;
-  UCUDNN_RETURN_IF_ERROR(Measure(MeasuredBatches(part.batch), stop));
+  const BatchSize step = ShareStep(request_.input.batch, ranks_.size());
+  UCUDNN_RETURN_IF_ERROR(Measure(ranks_.size() == 1
+                                     ? MeasuredBatches(part.batch)
+                                     : WithParts(part.batch, step),
+                                 stop));
   TrainingRequest request = request_.plan;
   request.budget = request_.budgets[static_cast<std::size_t>(ranks_.rank())];
   auto plan = PlanTraining(prepared_, request, stop);
@@ -332,10 +346,16 @@ Result<std::string> SharePlanner::Solve(bool last,
     UCUDNN_ASSIGN_OR_RETURN(const Wanted wanted, MissingOf(problem));
     if (std::ranges::any_of(wanted,
                             [](const auto& of) { return !of.empty(); })) {
+      // Ranks with the same device share measurements, whatever their budgets.
+      std::map<std::string, std::set<BatchSize>> sizes;
+      for (std::size_t r = 0; r < keys_.size(); ++r) {
+        const std::set<BatchSize>& of_kind = wanted[problem.gpus[r]];
+        sizes[keys_[r]].insert(of_kind.begin(), of_kind.end());
+      }
       Json measure = Json::array();
-      for (const std::size_t kind : problem.gpus) {
-        Json& sizes = measure.emplace_back(Json::array());
-        for (const BatchSize size : wanted[kind]) sizes.push_back(size.count());
+      for (const std::string& key : keys_) {
+        Json& counts = measure.emplace_back(Json::array());
+        for (const BatchSize size : sizes[key]) counts.push_back(size.count());
       }
       return Json({{"measure", std::move(measure)}}).dump();
     }
@@ -345,7 +365,8 @@ Result<std::string> SharePlanner::Solve(bool last,
   Json ranks = Json::array();
   for (std::size_t r = 0; r < keys_.size(); ++r) {
     const BatchSize batch = solved.assignment.shares[r].batch;
-    Json rank = {{"batch", batch.count()}, {"why", WhyShare(problem, solved, r)}};
+    Json rank = {{"batch", batch.count()},
+                 {"why", WhyShare(problem, solved, r)}};
     const std::size_t kind = problem.gpus[r];
     if (batch > BatchSize(0)) {
       rank["plan"] = ToJson(solved.plans.at({kind, batch}),

@@ -69,8 +69,8 @@ struct ShareRequest {
 // 32 and as many as ranks that divides the mini-batch B. n is B if there is
 // none.
 BatchSize ShareStep(BatchSize batch, int ranks);
-// What is measured at first: the step times powers of two, up to half of the
-// mini-batch.
+// What is measured at first: the step times powers of two, up to an eighth of
+// the mini-batch.
 std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step);
 
 class SharePlanner {

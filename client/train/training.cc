@@ -128,7 +128,7 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t any_on_gpu,
                             ranks_.Max(on_gpu ? 1 : 0, Soon()));
     exchange_.emplace(ranks_, *device_, turns, any_on_gpu == 0);
-    return {};
+    return any_on_gpu == 0 || in_turns_ ? Status() : exchange_->Prepare();
   }
 
   // What the device has for training. Not collective.

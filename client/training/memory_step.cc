@@ -3,25 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include "base/text.h"
 #include "client/training/memory_executor.h"
 
 namespace ucudnn {
-namespace {
-
-// Without occupying the core: exchanges and copies have threads of their own.
-Status AwaitOnHost(Event& event) {
-  while (true) {
-    UCUDNN_ASSIGN_OR_RETURN(const bool reached, event.Reached());
-    if (reached) return {};
-    std::this_thread::yield();
-  }
-}
-
-}  // namespace
 
 Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   batch_ = &batch;
@@ -290,7 +277,8 @@ Status MemoryExecutor::SumGradients(const PreparedRound& round) {
   UCUDNN_RETURN_IF_ERROR(passed_->Set());
   for (const PreparedBucket& bucket : round.buckets) {
     for (const std::size_t ready : bucket.ready) {
-      UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*round.commands[ready].done));
+      UCUDNN_RETURN_IF_ERROR(
+          AwaitOnHost(*round.commands[ready].done, *options_.exchange));
     }
     UCUDNN_RETURN_IF_ERROR(options_.exchange->SumGradients(bucket.gradients));
   }

@@ -1,8 +1,10 @@
 #include "client/training/rank_exchange.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace ucudnn {
@@ -123,11 +125,23 @@ Result<std::span<T>> IdleRank::Zeros(std::size_t count) {
   return std::span<T>(static_cast<T*>(memory_.data()), count);
 }
 
+Status AwaitOnHost(Event& event, RankExchange& exchange) {
+  constexpr int kChecked = 1000;
+  for (int polls = 1;; ++polls) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool reached, event.Reached());
+    if (reached) return {};
+    if (polls % kChecked == 0) UCUDNN_RETURN_IF_ERROR(exchange.Check());
+    std::this_thread::yield();
+  }
+}
+
 Status IdleRank::Step(RankExchange& exchange) {
   for (const std::size_t count : statistics_) {
     UCUDNN_ASSIGN_OR_RETURN(const std::span<double> sums, Zeros<double>(count));
     UCUDNN_RETURN_IF_ERROR(exchange.SumStatistics(sums));
   }
+  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Event> zeroed,
+                          device_->MakeEvent());
   for (const std::vector<std::size_t>& counts : buckets_) {
     const std::size_t all =
         std::accumulate(counts.begin(), counts.end(), std::size_t{0});
@@ -138,7 +152,8 @@ Status IdleRank::Step(RankExchange& exchange) {
       bucket.push_back(zeros.subspan(first, count));
       first += count;
     }
-    UCUDNN_RETURN_IF_ERROR(device_->Synchronize());
+    UCUDNN_RETURN_IF_ERROR(zeroed->Set());
+    UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*zeroed, exchange));
     UCUDNN_RETURN_IF_ERROR(exchange.SumGradients(bucket));
   }
   return {};

@@ -53,7 +53,15 @@ class RankExchange {
   // enqueued in the device's order of work. A gradient is in device memory, or
   // in host memory of the device's if the rank's plan has moved it there.
   virtual Status SumGradients(std::span<const std::span<float>> bucket) = 0;
+
+  // Asked while the host waits for what is enqueued: an error if that waits for
+  // a rank that failed. Then it is ended.
+  virtual Status Check() { return {}; }
 };
+
+// Waits for an event, behind which exchanges may have been enqueued, without
+// occupying the core: exchanges and copies have threads of their own.
+Status AwaitOnHost(Event& event, RankExchange& exchange);
 
 // Gradients that are summed at once.
 struct GradientBucket {

@@ -155,6 +155,7 @@ class CudnnDevice : public Device {
   Result<std::unique_ptr<Event>> MakeEvent() override;
   Status WaitFor(Event& event) override;
   Status Synchronize() override;
+  void* stream() override { return context_->stream(); }
   std::string BusyWith() override;
 
   CudnnHandle& handle() { return *handle_; }

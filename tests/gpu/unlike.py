@@ -11,8 +11,8 @@ memory. Ways of a row, each by ucudnn-train, TF32, 12 steps:
     even      even shares, each planned within its memory
     clipped   the fastest rank gets what it holds without a plan, the others the rest
               by their speed, planned within their memory
-    moved     a tenth, a twentieth of the mini-batch and a step of it moved from the
-              fastest rank to the others, and back: the sweep
+    moved     one to three thirty-seconds of the mini-batch moved from the fastest rank
+              to the others, and back: the sweep
     alone     each rank alone with its planned share
 Rows whose slices are other GPUs run at once. Writes DIR/unlike.json after each way, with
 what ucudnn-train printed, and DIR/unlike.md; keeps measurements in DIR/*.measured.json.
@@ -35,7 +35,7 @@ from torch_common import exit_status, report, write
 
 PROGRAM = ".carry/bin/ucudnn-train"
 ROWS = ("resnet50:64,16", "vgg16:64,16", "resnet50:132,64,32,16")
-MEMORY = 10 << 30
+MEMORY = 10 << 30  # bytes
 # Without a plan, by ucudnn solve memory --policy baseline: all images and one.
 PLAIN = {"resnet50": (102e6, 84.9e6), "vgg16": (963e6, 61.15e6)}
 STEPS = 12
@@ -56,16 +56,12 @@ def mini_batch(network, sms):
     return round(share * sum(sms) / max(sms) / 32) * 32
 
 
-def by_speed(batch, sms):
-    shares = [batch * n // sum(sms) for n in sms]
-    shares[0] += batch - sum(shares)
-    return shares
-
-
-def moved(shares, images):
-    """Shares with so many images of the first rank divided among the others, by
-    theirs."""
-    rest = by_speed(sum(shares[1:]) + images, shares[1:])
+def moved(shares, images, step):
+    """Shares with so many images of the first rank divided among the others by
+    theirs, in multiples of the step."""
+    all_steps = (sum(shares[1:]) + images) // step
+    rest = [all_steps * n // sum(shares[1:]) * step for n in shares[1:]]
+    rest[0] += all_steps * step - sum(rest)
     return [shares[0] - images, *rest]
 
 
@@ -121,17 +117,19 @@ class Row:
         yield "planned", lambda: self.train("planned", every, *batch)
         shares = [rank["batch"] for rank in self.told[self.text]["planned"]["ranks"]]
         yield "even", lambda: self.train("even", every, *batch, "--even")
-        for rank in every:
-            yield f"alone {rank}", lambda rank=rank: self.train(
-                f"alone {rank}", [rank], "--batch", str(shares[rank]))
-        splits = {"clipped": moved(shares, max(0, shares[0] - holds(self.network)))}
-        for part in (20, -20, 10, -10, 32, -32):
-            splits[f"moved {self.batch // part}"] = moved(shares, self.batch // part)
+        step = self.batch // 32
+        clipped = holds(self.network) // step * step
+        splits = {f"moved {n * step}": moved(shares, n * step, step)
+                  for n in (1, -1, 2, -2, 3)}
+        splits["clipped"] = moved(shares, max(0, shares[0] - clipped), step)
         for way, split in splits.items():
             if min(split) < 1:
                 continue
             yield way, lambda way=way, split=split: self.train(
                 way, every, *batch, "--shares", ",".join(map(str, split)))
+        for rank in every:
+            yield f"alone {rank}", lambda rank=rank: self.train(
+                f"alone {rank}", [rank], "--batch", str(shares[rank]))
 
 
 def run(row, ends):
@@ -209,6 +207,8 @@ def main():
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True,
                             check=True).stdout
     free = [str(n) for n in range(len(listed.splitlines()))]
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        free = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     all_gpus, lock, running = list(free), threading.Lock(), []
     for text in args.rows:
         needed = text.count(",") + 1

@@ -261,6 +261,35 @@ class Summing {
     return fails ? 3'000 : 60'000;
   }
 
+  // As a job's exchange does it: enqueued, and asked whether it is done. The
+  // values are scaled before.
+  template <class T>
+  Result<SumMethod> Enqueued(T* values, std::size_t count,
+                             Ranks::Deadline deadline) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool enqueues, gradients_->PrepareToEnqueue(
+                                                     ranks_, values, deadline));
+    if (!enqueues) return Fail(Code::kUnavailable, "a rank cannot enqueue");
+    const T weight = static_cast<T>(WeightOf(ranks_.rank()));
+    std::transform(values, values + count, values,
+                   [weight](T value) { return value * weight; });
+    if (what_ == "nccl_enqueued_alarm" && ranks_.rank() == 1) {
+      ranks_.Alarm();
+      return Fail(Code::kCancelled, "this rank cannot go on");
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        gradients_->Enqueue(values, count, nullptr, deadline));
+    for (;;) {
+      UCUDNN_ASSIGN_OR_RETURN(const bool done, gradients_->Done());
+      if (done) return SumMethod::kNccl;
+      if (ranks_.Alarmed()) {
+        gradients_->Abort();
+        return gradients_->Done().has_value()
+                   ? Fail(Code::kInternal, "a sum that was ended is done")
+                   : Fail(Code::kCancelled, "another rank cannot go on");
+      }
+    }
+  }
+
   template <class T>
   void Sum(std::size_t count, double tolerance) {
     const int rank = ranks_.rank();
@@ -278,7 +307,8 @@ class Summing {
         std::chrono::steady_clock::now() + milliseconds(Bound());
     json_["is_gpu_memory"] = gradients_->IsGpuMemory(values);
     const Result<SumMethod> summed =
-        on_gpu_
+        what_.starts_with("nccl_enqueued") ? Enqueued(values, count, deadline)
+        : on_gpu_
             ? gradients_->ScaleAndSum(ranks_, values, count, weight, nullptr,
                                       deadline)
             : ScaleAndSum(ranks_, std::span(values, count), weight, deadline);

@@ -215,6 +215,21 @@ TEST_F(GradientsTest, FailInTimeIfARankOfNcclDies) {
   }
 }
 
+TEST_F(GradientsTest, AreSummedByWhatIsEnqueued) {
+  const auto ranks = Job(3, "nccl_enqueued");
+  ExpectRight(ranks);
+  for (const Json& rank : ranks) {
+    EXPECT_FALSE(rank["calls"].contains("to_host")) << "none on the host";
+  }
+}
+
+TEST_F(GradientsTest, EndWhatIsEnqueuedIfARankCannotGoOn) {
+  for (const Json& rank : Job(3, "nccl_enqueued_alarm")) {
+    EXPECT_EQ(rank["code"], "CANCELLED") << rank.dump(2);
+    EXPECT_EQ(rank["usable"], true);
+  }
+}
+
 TEST_F(GradientsTest, FailInTimeIfAStreamWithNcclNeverEnds) {
   for (const Json& rank : Job(2, "nccl_stuck")) {
     EXPECT_EQ(rank["code"], "DEADLINE_EXCEEDED") << rank.dump(2);

@@ -16,12 +16,11 @@ TEST(ShareStepTest, IsAThirtySecondOrTheNextPartThatDivides) {
   EXPECT_EQ(ShareStep(BatchSize(256), 64), BatchSize(4));
 }
 
-TEST(FirstBatchesTest, DoubleUpToHalfOfTheMiniBatch) {
+TEST(FirstBatchesTest, DoubleUpToAnEighthOfTheMiniBatch) {
   EXPECT_THAT(FirstBatches(BatchSize(256), BatchSize(8)),
-              ElementsAre(BatchSize(8), BatchSize(16), BatchSize(32),
-                          BatchSize(64), BatchSize(128)));
+              ElementsAre(BatchSize(8), BatchSize(16), BatchSize(32)));
   EXPECT_THAT(FirstBatches(BatchSize(15), BatchSize(1)),
-              ElementsAre(BatchSize(1), BatchSize(2), BatchSize(4)));
+              ElementsAre(BatchSize(1)));
   EXPECT_THAT(FirstBatches(BatchSize(1), BatchSize(1)),
               ElementsAre(BatchSize(1)));
 }
