@@ -465,9 +465,8 @@ std::string PlanText(const v1::Plan& plan) {
     kernels += json.is_object() ? MemorySummary(json)
                                 : "its memory plan cannot be read\n";
   }
-  text += ranks.Text() + kernels;
-  for (const std::string& reason : plan.reasons()) text += reason + "\n";
-  return text;
+  return text + ranks.Text() + kernels +
+         Lines({plan.reasons().begin(), plan.reasons().end()});
 }
 
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
