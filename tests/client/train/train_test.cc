@@ -30,6 +30,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The difference that rounding explains over the few steps of these tests.
 constexpr double kRounding = 1e-5;
@@ -437,6 +438,22 @@ TEST_F(TrainTest, TrainsWithinTheBudget) {
   const std::vector<double> losses = json["losses"];
   ASSERT_EQ(losses.size(), 4U);
   EXPECT_LT(losses.back(), losses.front());
+}
+
+TEST_F(TrainTest, SaysThatMeasurementsHaveNoErrors) {
+  const std::string file = folder_ / "measured.json";
+  const Words words = kFewSteps + Words{"--measurements", file};
+  EXPECT_THAT(Train(1, words)["reason"].get<std::string>(),
+              Not(HasSubstr("accuracy")));
+  Json known = Json::parse(test::FileText(file));
+  for (Json& of_graph : known) {
+    for (Json& task : of_graph["tasks"]) {
+      for (Json& point : task) point.erase("error_ppt");
+    }
+  }
+  std::ofstream(file) << known;
+  EXPECT_THAT(Train(1, words)["reason"].get<std::string>(),
+              HasSubstr("; accuracy not measured: "));
 }
 
 TEST_F(TrainTest, TakesABudgetOfZeroAsAllThatTheDeviceHas) {
