@@ -17,19 +17,26 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-Status CheckText(const FieldDescriptor& field, const std::string& text) {
+// "batch", or of a list "ranks[3]".
+std::string NameOf(const FieldDescriptor& field, int index) {
+  return field.is_repeated() ? fmt::format("{}[{}]", field.name(), index)
+                             : field.name();
+}
+
+Status CheckText(const FieldDescriptor& field, int index,
+                 const std::string& text) {
   if (text.size() <= kMaxTextBytes) return {};
-  return Fail(Code::kInvalidArgument,
-              "{} '{}' is {} bytes long; up to {} are accepted", field.name(),
-              Excerpt(text, 40), text.size(), kMaxTextBytes);
+  return Fail(
+      Code::kInvalidArgument, "{} '{}' is {} bytes long; up to {} are accepted",
+      NameOf(field, index), Excerpt(text, 40), text.size(), kMaxTextBytes);
 }
 
 // No number of a request may be negative, nor infinite or none at all.
 template <class Number>
-Status CheckNumber(const FieldDescriptor& field, Number number) {
+Status CheckNumber(const FieldDescriptor& field, int index, Number number) {
   if (number >= 0 && number <= std::numeric_limits<Number>::max()) return {};
   return Fail(Code::kInvalidArgument, "{} is {}; 0 or more is accepted",
-              field.name(), number);
+              NameOf(field, index), number);
 }
 
 // `one` and `of_list` are Reflection's getters of the field's type.
@@ -38,13 +45,24 @@ Status CheckNumbers(const Message& message, const FieldDescriptor& field,
                     const One& one, const OfList& of_list) {
   const Reflection& r = *message.GetReflection();
   if (!field.is_repeated()) {
-    return CheckNumber(field, (r.*one)(message, &field));
+    return CheckNumber(field, 0, (r.*one)(message, &field));
   }
   for (int i = 0; i < r.FieldSize(message, &field); ++i) {
     UCUDNN_RETURN_IF_ERROR(
-        CheckNumber(field, (r.*of_list)(message, &field, i)));
+        CheckNumber(field, i, (r.*of_list)(message, &field, i)));
   }
   return {};
+}
+
+// Errors of the message in a field begin with its path: "plan.batch is -5".
+Status CheckInside(const FieldDescriptor& field, int index,
+                   const Message& message) {
+  Status status = CheckRequest(message);
+  if (!status) {
+    status.error().message =
+        fmt::format("{}.{}", NameOf(field, index), status.error().message);
+  }
+  return status;
 }
 
 Status CheckField(const Message& message, const FieldDescriptor& field) {
@@ -54,11 +72,13 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
     if (field.type() == FieldDescriptor::TYPE_BYTES) return {};
     std::string scratch;
     if (!field.is_repeated()) {
-      return CheckText(field, r.GetStringReference(message, &field, &scratch));
+      return CheckText(field, 0,
+                       r.GetStringReference(message, &field, &scratch));
     }
     for (int i = 0; i < r.FieldSize(message, &field); ++i) {
       UCUDNN_RETURN_IF_ERROR(CheckText(
-          field, r.GetRepeatedStringReference(message, &field, i, &scratch)));
+          field, i,
+          r.GetRepeatedStringReference(message, &field, i, &scratch)));
     }
     return {};
   }
@@ -79,11 +99,11 @@ Status CheckField(const Message& message, const FieldDescriptor& field) {
   }
   if (!field.is_repeated()) {
     if (!r.HasField(message, &field)) return {};
-    return CheckRequest(r.GetMessage(message, &field));
+    return CheckInside(field, 0, r.GetMessage(message, &field));
   }
   for (int i = 0; i < r.FieldSize(message, &field); ++i) {
     UCUDNN_RETURN_IF_ERROR(
-        CheckRequest(r.GetRepeatedMessage(message, &field, i)));
+        CheckInside(field, i, r.GetRepeatedMessage(message, &field, i)));
   }
   return {};
 }

@@ -126,7 +126,7 @@ Status Fill(const std::string& path, const Json& json, Message* message) {
       return Fail(Code::kInvalidArgument, "{}: no such field; accepted are {}",
                   Excerpt(at, 200), known);
     }
-    if (value.is_null()) continue;
+    if (value.is_null() && (field->has_presence() || IsJson(*field))) continue;
     if (!field->is_repeated()) {
       UCUDNN_RETURN_IF_ERROR(Set(at, value, *field, message));
       continue;

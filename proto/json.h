@@ -24,9 +24,10 @@ std::string JsonLine(const google::protobuf::Message& message);
 // The same as a tree, in ten times the time.
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-// Fills `message` from `json`. Fields may be absent or null and then keep
-// their value. kInvalidArgument, naming the path, the value and what is
-// accepted: a field is unknown, of the wrong type or out of range.
+// Fills `message` from `json`. Fields may be absent, and where ToJson writes
+// null also null, and then keep their value. kInvalidArgument, naming the path,
+// the value and what is accepted: a field is unknown, of the wrong type or out
+// of range.
 Status FromJson(const nlohmann::ordered_json& json,
                 google::protobuf::Message* message);
 

@@ -41,6 +41,11 @@ Result<T> OfInput(Result<T> read) {
 Status ReplaceFile(const std::string& path, std::string_view contents,
                    int mode = 0644);
 
+// Before work whose result ReplaceFile will write to `path`: fails if it could
+// not, and removes what killed processes of this machine left beside it more
+// than an hour ago.
+Status PrepareToReplace(const std::string& path);
+
 // A file that holds a secret, such as a key, of at most 64 KiB. kNotFound;
 // kInvalidArgument if everybody may read it, or others than its owner may write
 // it.

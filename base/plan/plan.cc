@@ -6,6 +6,18 @@
 #include "base/text.h"
 
 namespace ucudnn {
+namespace {
+
+std::string AccuracyNote(std::ptrdiff_t unknown, std::size_t kernels,
+                         std::string_view verb) {
+  if (unknown == 0) return {};
+  return fmt::format(
+      "accuracy not measured: {} of {} kernels {} algorithms of unknown error",
+      unknown, kernels, verb);
+}
+
+}  // namespace
+
 std::string_view Name(BatchPolicy policy) {
   switch (policy) {
     case BatchPolicy::kAll:
@@ -47,7 +59,7 @@ std::string KernelName(const KernelPlan& kernel) {
 }
 
 std::string AccuracyNote(const Profile& kernels, const WorkspacePlan& plan) {
-  std::size_t unknown = 0;
+  std::ptrdiff_t unknown = 0;
   for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
     std::set<Algorithm> known;
     for (const MeasuredPoint& point : kernels.kernels[k].points) {
@@ -60,10 +72,17 @@ std::string AccuracyNote(const Profile& kernels, const WorkspacePlan& plan) {
                    ? 1
                    : 0;
   }
-  if (unknown == 0) return {};
-  return fmt::format(
-      "accuracy not measured: {} of {} kernels use algorithms of unknown error",
-      unknown, plan.kernels.size());
+  return AccuracyNote(unknown, plan.kernels.size(), "use");
+}
+
+std::string AccuracyNote(const Profile& kernels) {
+  const auto unknown =
+      std::ranges::count_if(kernels.kernels, [](const KernelProfile& kernel) {
+        return std::ranges::any_of(
+            kernel.points,
+            [](const MeasuredPoint& point) { return point.error_ppt == 0; });
+      });
+  return AccuracyNote(unknown, kernels.kernels.size(), "have");
 }
 
 double Operations(const WorkspacePlan& plan) {

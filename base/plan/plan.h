@@ -86,6 +86,9 @@ std::string KernelName(const KernelPlan& kernel);
 // "accuracy not measured: 3 of 15 kernels use algorithms of unknown error", for
 // a plan of the profile's kernels in their order; empty if all are known.
 std::string AccuracyNote(const Profile& kernels, const WorkspacePlan& plan);
+// The same where a plan does not tell which points it uses: "3 of 15 kernels
+// have algorithms of unknown error".
+std::string AccuracyNote(const Profile& kernels);
 
 // The operations of an iteration's kernels whose problem is known; a
 // multiplication and an addition are two.

@@ -96,7 +96,7 @@ Answer AnswerDivision(const Profile& kernels, const WrRequest& request) {
 Answer AnswerFront(const Profile& kernels, const WrRequest& request) {
   UCUDNN_ASSIGN_OR_RETURN(const ParetoFront front,
                           SolveFront(kernels, request));
-  return ToJson(front);
+  return ToJson(front, kernels);
 }
 
 Answer AnswerTimes(const Profile& kernels, const WrRequest& request) {
@@ -158,9 +158,7 @@ Answer AnswerArena(const Profile& profile, std::string_view model,
                                             .rows = asked.division.filter,
                                             .network_option = "network",
                                             .source = "profile"}));
-  nlohmann::ordered_json answer = ToJson(solved.plan);
-  answer["notes"] = solved.notes;
-  return answer;
+  return ToJson(solved);
 }
 
 }  // namespace

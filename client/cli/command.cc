@@ -246,6 +246,14 @@ Status WriteText(const std::string& path, const std::string& text) {
   return {};
 }
 
+std::string Lines(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) {
+    if (!note.empty()) text += note + "\n";
+  }
+  return text;
+}
+
 std::string JsonText(const nlohmann::ordered_json& value) {
   return value.dump(2, ' ', false,
                     nlohmann::ordered_json::error_handler_t::replace) +

@@ -103,6 +103,9 @@ class Table {
 // if writing to standard output fails.
 Status WriteText(const std::string& path, const std::string& text);
 
+// The notes that are not empty, a line each.
+std::string Lines(const std::vector<std::string>& notes);
+
 // Each ends with a line break.
 std::string JsonText(const nlohmann::ordered_json& value);
 std::string YamlText(const nlohmann::ordered_json& value);

@@ -78,6 +78,20 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
           "stochastic: sizes that hold for cuts drawn at random")
       ->option_text("DEPTH,H,W[,stochastic]");
   command
+      ->add_option("--profile-network", problem.rows.network,
+                   "Use only this network of the profile")
+      ->option_text("NAME");
+  command
+      ->add_option("--device", problem.rows.device,
+                   "Use only measurements on this device")
+      ->option_text("NAME");
+  AcceptNames(
+      command->add_option("--layout", problem.rows.layout,
+                          "Use only measurements in this layout, NCHW or NHWC"),
+      NamesOf(kLayouts))
+      ->option_text("LAYOUT");
+  AddMaxErrorOption(command, &problem.rows.max_error);
+  command
       ->add_option("--time-limit", options->time_limit,
                    "Time limit in seconds for policies that search")
       ->option_text("SECONDS")

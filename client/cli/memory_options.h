@@ -6,6 +6,7 @@
 //   [--policy best]
 //   [--allocator policy|static] [--recompute] [--offload-weights]
 //   [--fuse none|paper] [--split DEPTH,H,W] [--time-limit 60]
+//   [--profile-network N] [--device D] [--layout NCHW] [--max-error 1e-3]
 
 #include <chrono>
 #include <string>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/plan/plan.h"
 #include "base/text.h"
 #include "solver/joint.h"
 
@@ -105,6 +106,10 @@ Result<std::vector<Profile>> KernelsOf(const JobToAllot& job,
       continue;
     }
     all.merge(LayersOf(*selected));
+    if (const std::string note = AccuracyNote(*selected); !note.empty()) {
+      notes->push_back(fmt::format("job '{}' on '{}': {}", job.name,
+                                   Excerpt(devices.kind), note));
+    }
     kernels.push_back(*std::move(selected));
   }
   if (all.empty()) {

@@ -52,6 +52,10 @@ Status CheckOneKernel(const Profile& kernels) {
       kernels.kernels.size(), names);
 }
 
+void AddNote(const std::string& note, nlohmann::ordered_json* json) {
+  if (!note.empty()) (*json)["notes"] = {note};
+}
+
 }  // namespace
 
 double AssignAnswer::Weight(std::size_t gpu) const {
@@ -116,7 +120,8 @@ Result<ParetoFront> SolveFront(const Profile& kernels,
   return Within(LabelOf(kernel.id), std::move(front).error());
 }
 
-nlohmann::ordered_json ToJson(const ParetoFront& front) {
+nlohmann::ordered_json ToJson(const ParetoFront& front,
+                              const Profile& kernels) {
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < front.points().size(); ++i) {
     nlohmann::ordered_json point;
@@ -127,14 +132,14 @@ nlohmann::ordered_json ToJson(const ParetoFront& front) {
   }
   nlohmann::ordered_json json;
   json["front"] = std::move(points);
+  AddNote(AccuracyNote(kernels), &json);
   return json;
 }
 
 nlohmann::ordered_json ToJson(const WorkspacePlan& plan,
                               const Profile& kernels) {
   nlohmann::ordered_json json = ToJson(plan);
-  const std::string note = AccuracyNote(kernels, plan);
-  if (!note.empty()) json["notes"] = {note};
+  AddNote(AccuracyNote(kernels, plan), &json);
   return json;
 }
 

@@ -49,9 +49,10 @@ nlohmann::ordered_json ToJson(const AssignAnswer& answer);
 // errors of solver/micro_batch/pareto.h, prefixed with the kernel.
 Result<ParetoFront> SolveFront(const Profile& kernels,
                                const WrRequest& request);
-nlohmann::ordered_json ToJson(const ParetoFront& front);
 
-// The plan, and under "notes" what is to be said of its accuracy, if anything.
+// The front or the plan of `kernels`, and under "notes" what is to be said of
+// its accuracy, if anything.
+nlohmann::ordered_json ToJson(const ParetoFront& front, const Profile& kernels);
 nlohmann::ordered_json ToJson(const WorkspacePlan& plan,
                               const Profile& kernels);
 

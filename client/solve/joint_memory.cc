@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/plan/plan.h"
 #include "base/service/time_limit.h"
 #include "base/training/json.h"
 
@@ -56,8 +57,11 @@ Result<JointMemoryAnswer> SolveJointMemory(const MemoryProblem& problem,
     MemoryProblem of_kind = problem;
     of_kind.device = gpu.device;
     of_kind.profile = gpu.profile;
-    UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, GraphOf(of_kind));
-    joint.kinds.push_back({std::move(graph), gpu.budget});
+    JointMemoryKind& kind = joint.kinds.emplace_back();
+    UCUDNN_ASSIGN_OR_RETURN(kind, KindOf(of_kind));
+    kind.budget = gpu.budget;
+    const std::string note = AccuracyNote(kind.convolutions);
+    if (!note.empty()) answer.notes.push_back(gpu.name + ": " + note);
   }
   answer.gpus = std::move(gpus);
   const TimeLimit limit(problem.time_limit, problem.request.stop);
@@ -93,7 +97,7 @@ OrderedJson ToJson(const JointMemoryAnswer& answer) {
          {"plan", place == places.end() ? OrderedJson(nullptr)
                                         : OrderedJson(place->second)}});
   }
-  return {
+  OrderedJson json = {
       {"batch", answer.problem.batch.count()},
       {"makespan_us", Microseconds(joint.assignment.makespan)},
       {"lower_bound_us", Microseconds(joint.lower_bound)},
@@ -104,6 +108,8 @@ OrderedJson ToJson(const JointMemoryAnswer& answer) {
       {"planned", joint.planned},
       {"gpus", std::move(gpus)},
       {"plans", std::move(plans)}};
+  if (!answer.notes.empty()) json["notes"] = answer.notes;
+  return json;
 }
 
 }  // namespace ucudnn

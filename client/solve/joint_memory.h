@@ -30,6 +30,7 @@ struct JointMemoryAnswer {
   std::vector<JointMemoryGpu> gpus;
   JointMemoryProblem problem;
   JointMemoryPlan plan;
+  std::vector<std::string> notes = {};  // for people
 
   // Null if the GPU is left out.
   const MemoryPlan* PlanOf(std::size_t gpu) const;
@@ -47,7 +48,7 @@ Result<JointMemoryAnswer> SolveJointMemory(const MemoryProblem& problem,
 // {"batch":...,"makespan_us":...,"lower_bound_us":...,"makespan_whole_us":...,
 //  "gpus":[{"gpu":...,"batch":...,"weight":...,"time_us":...,"why":...,
 //  "plan":0}],"plans":[...]}; `plan` is an index into `plans`, each of which is
-// as `ucudnn solve memory` prints it.
+// as `ucudnn solve memory` prints it. Besides "notes", if there are any.
 nlohmann::ordered_json ToJson(const JointMemoryAnswer& answer);
 
 }  // namespace ucudnn

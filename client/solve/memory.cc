@@ -5,6 +5,7 @@
 
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/plan/plan.h"
 #include "base/service/time_limit.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
@@ -49,8 +50,9 @@ Result<TrainingGraph> BuildGraph(const MemoryProblem& problem) {
       source, BuildTrainingGraph(graph, {problem.precision, problem.fusion})));
 }
 
-// Sets the graph's times from the profile.
-Status SetCosts(const MemoryProblem& problem, TrainingGraph* graph) {
+// Sets the kind's measurements and its graph's times from the profile.
+Status SetCosts(const MemoryProblem& problem, JointMemoryKind* kind) {
+  TrainingGraph* const graph = &kind->graph;
   const auto& [contents, source] = *problem.profile;
   UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
                           ParseProfileCsv(contents, source));
@@ -63,11 +65,11 @@ Status SetCosts(const MemoryProblem& problem, TrainingGraph* graph) {
   if (rows.network.empty() && names.count(graph->network) > 0) {
     rows.network = graph->network;
   }
-  UCUDNN_ASSIGN_OR_RETURN(const Profile kernels,
+  UCUDNN_ASSIGN_OR_RETURN(kind->convolutions,
                           In(source, OfInput(SelectKernels(profile, rows))));
-  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kernels, graph));
+  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kind->convolutions, graph));
   // Other tasks' times are of the same device.
-  rows.device = kernels.kernels.front().id.device;
+  rows.device = kind->convolutions.kernels.front().id.device;
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
                           ParseTaskTimesCsv(contents, rows, source));
   SetTaskCosts(times, graph);
@@ -94,17 +96,35 @@ Result<std::vector<const MemoryPolicy*>> Find(const MemoryProblem& problem) {
   return found;
 }
 
+// Of all policies.
+nlohmann::ordered_json PlansJson(const MemoryAnswer& answer) {
+  nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+  for (const MemoryAnswer::Tried& t : answer.tried) {
+    if (t.plan) {
+      plans.push_back(ToJson(*t.plan, answer.graph));
+    } else {
+      plans.push_back({{"policy", t.policy->name},
+                       {"feasible", false},
+                       {"reason", t.plan.error().message}});
+    }
+  }
+  return plans;
+}
+
 }  // namespace
 
-Result<TrainingGraph> GraphOf(const MemoryProblem& problem) {
+Result<JointMemoryKind> KindOf(const MemoryProblem& problem) {
+  JointMemoryKind kind;
   if (problem.graph) {
-    return OfInput(
-        ParseTrainingGraph(problem.graph->contents, problem.graph->source));
+    UCUDNN_ASSIGN_OR_RETURN(kind.graph,
+                            OfInput(ParseTrainingGraph(problem.graph->contents,
+                                                       problem.graph->source)));
+    return kind;
   }
-  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph graph, BuildGraph(problem));
-  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &graph));
-  if (problem.profile) UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &graph));
-  return graph;
+  UCUDNN_ASSIGN_OR_RETURN(kind.graph, BuildGraph(problem));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &kind.graph));
+  if (problem.profile) UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &kind));
+  return kind;
 }
 
 Result<const MemoryPolicy*> PolicyOf(const MemoryProblem& problem) {
@@ -137,10 +157,13 @@ Result<MemoryAnswer> SolveMemory(const MemoryProblem& problem) {
                           Find(problem));
   MemoryAnswer answer;
   answer.all = problem.policy == "all";
-  UCUDNN_ASSIGN_OR_RETURN(answer.graph, GraphOf(problem));
+  UCUDNN_ASSIGN_OR_RETURN(const JointMemoryKind kind, KindOf(problem));
   UCUDNN_ASSIGN_OR_RETURN(answer.graph,
                           In(problem.option_prefix + "gpus",
-                             PartOfOneGpu(answer.graph, problem.request.gpus)));
+                             PartOfOneGpu(kind.graph, problem.request.gpus)));
+  if (std::string note = AccuracyNote(kind.convolutions); !note.empty()) {
+    answer.notes.push_back(std::move(note));
+  }
   MemoryRequest request = problem.request;
   if (request.budget == Bytes(0)) request.budget = answer.graph.device.memory;
   const TimeLimit limit(problem.time_limit, problem.request.stop);
@@ -163,20 +186,14 @@ nlohmann::ordered_json GraphJson(const MemoryAnswer& answer) {
 }
 
 nlohmann::ordered_json ToJson(const MemoryAnswer& answer) {
-  if (!answer.all) {
-    return ToJsonWithGraph(*answer.tried.front().plan, answer.graph);
+  nlohmann::ordered_json json;
+  if (answer.all) {
+    json = {{"plans", PlansJson(answer)}, {"graph", GraphJson(answer)}};
+  } else {
+    json = ToJsonWithGraph(*answer.tried.front().plan, answer.graph);
   }
-  nlohmann::ordered_json plans = nlohmann::ordered_json::array();
-  for (const MemoryAnswer::Tried& t : answer.tried) {
-    if (t.plan) {
-      plans.push_back(ToJson(*t.plan, answer.graph));
-    } else {
-      plans.push_back({{"policy", t.policy->name},
-                       {"feasible", false},
-                       {"reason", t.plan.error().message}});
-    }
-  }
-  return {{"plans", std::move(plans)}, {"graph", GraphJson(answer)}};
+  if (!answer.notes.empty()) json["notes"] = answer.notes;
+  return json;
 }
 
 }  // namespace ucudnn

@@ -20,6 +20,7 @@
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "base/units.h"
+#include "solver/joint_memory.h"
 #include "solver/memory/policies.h"
 #include "solver/memory/request.h"
 
@@ -72,7 +73,8 @@ struct MemoryAnswer {
 
   TrainingGraph graph;  // of several GPUs the part of one
   std::vector<Tried> tried;
-  bool all = false;  // whether all policies were asked for
+  bool all = false;                     // whether all policies were asked for
+  std::vector<std::string> notes = {};  // for people
 
   // The one that takes the least time; null if there is none.
   const MemoryPlan* Fastest() const;
@@ -80,9 +82,10 @@ struct MemoryAnswer {
   Status HasPlan() const;
 };
 
-// The training graph of the problem, with its device and costs; the policy that
-// it names, other than "all". Errors as of SolveMemory.
-Result<TrainingGraph> GraphOf(const MemoryProblem& problem);
+// The training graph of the problem, with its device and costs, and the
+// convolutions' measurements, if there are any; the policy that it names, other
+// than "all". Errors as of SolveMemory.
+Result<JointMemoryKind> KindOf(const MemoryProblem& problem);
 Result<const MemoryPolicy*> PolicyOf(const MemoryProblem& problem);
 
 // kInvalidArgument, naming the input or option, its value and what is accepted,
@@ -95,6 +98,7 @@ nlohmann::ordered_json GraphJson(const MemoryAnswer& answer);
 
 // The plan, with the graph as its field "graph", or, of all policies,
 //   {"plans":[{...},{"policy":...,"feasible":false,"reason":...}],"graph":...}
+// Besides "notes", if there are any.
 nlohmann::ordered_json ToJson(const MemoryAnswer& answer);
 
 }  // namespace ucudnn

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/files/file.h"
 #include "base/network.h"
+#include "base/plan/plan_json.h"
 #include "solver/arena/concurrency.h"
 #include "solver/arena/ws.h"
 
@@ -101,6 +103,12 @@ Result<SharedArenaAnswer> SolveSharedArena(const Graph& graph,
     answer.notes.push_back(std::move(note));
   }
   return answer;
+}
+
+nlohmann::ordered_json ToJson(const SharedArenaAnswer& answer) {
+  nlohmann::ordered_json json = ToJson(answer.plan);
+  json["notes"] = answer.notes;
+  return json;
 }
 
 }  // namespace ucudnn

@@ -4,6 +4,7 @@
 // WS (solver/arena/ws.h) from a model and a profile, for the command and the C
 // interface. Pure.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct SharedArenaAnswer {
 Result<SharedArenaAnswer> SolveSharedArena(const Graph& graph,
                                            const Profile& profile,
                                            const SharedArenaProblem& problem);
+
+// The plan with its notes as "notes".
+nlohmann::ordered_json ToJson(const SharedArenaAnswer& answer);
 
 }  // namespace ucudnn
 

@@ -105,7 +105,7 @@ Result<TrainingInput> ReadInput(const TrainOptions& options, int ranks) {
 Result<Job> MakeJob(const TrainOptions& options, int ranks) {
   Job job;
   UCUDNN_ASSIGN_OR_RETURN(job.input, ReadInput(options, ranks));
-  UCUDNN_ASSIGN_OR_RETURN(job.network, ReadTraining(job.input));
+  UCUDNN_ASSIGN_OR_RETURN(job.network, OfInput(ReadTraining(job.input)));
   const Shapes shapes = ShapesOf(*job.network);
   UCUDNN_ASSIGN_OR_RETURN(job.data, OfInput(ReadData(options.data)));
   if (job.data == nullptr) {

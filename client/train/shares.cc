@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/plan/plan.h"
 #include "base/service/time_limit.h"
 #include "base/text.h"
 #include "base/training/json.h"
@@ -87,6 +88,19 @@ Result<Wanted> MissingOf(const JointMemoryProblem& measured) {
     if (share < problem.batch) wanted[kind].insert(share + problem.step);
   }
   return wanted;
+}
+
+// What is to be said of the accuracy of the algorithms that tasks choose from,
+// after how they were planned; empty if all errors are known.
+std::string AccuracyOf(const TrainingGraph& graph) {
+  Profile kernels;
+  for (const Task& task : graph.tasks) {
+    const std::vector<MeasuredPoint>& points = task.work.measured;
+    if (points.empty() || points[0].algorithm.name.empty()) continue;
+    kernels.kernels.emplace_back().points = points;
+  }
+  const std::string note = AccuracyNote(kernels);
+  return note.empty() ? note : "; " + note;
 }
 
 }  // namespace
@@ -256,6 +270,7 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   if (ranks_.size() == 1) UCUDNN_RETURN_IF_ERROR(MeasureLink(stop, &part));
   reason_ = ranks_.size() == 1 ? "planned from measurements of this device"
                                : "shares as given, each rank planned by itself";
+  reason_ += AccuracyOf(prepared_.training);
   return part;
 }
 
@@ -362,6 +377,10 @@ Result<std::string> SharePlanner::Solve(bool last,
   }
   UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
                           SolveJointMemory(problem));
+  std::string note;  // the first kind's that has one
+  for (const JointMemoryKind& kind : problem.kinds) {
+    if (note.empty()) note = AccuracyOf(kind.graph);
+  }
   Json ranks = Json::array();
   for (std::size_t r = 0; r < keys_.size(); ++r) {
     const BatchSize batch = solved.assignment.shares[r].batch;
@@ -379,13 +398,14 @@ Result<std::string> SharePlanner::Solve(bool last,
                {"reason",
                 fmt::format(
                     "shares and memory planned from "
-                    "measurements of {} here{}",
+                    "measurements of {} here{}{}",
                     measured.size() == 1
                         ? "one kind of device"
                         : fmt::format("{} kinds of device", measured.size()),
                     solved.cut_off ? "; the search was cut off by its "
                                      "time limit"
-                                   : "")}})
+                                   : "",
+                    note)}})
       .dump();
 }
 

@@ -92,8 +92,8 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
   }
   ctl::AddMemoryBudgetOption(
       &app, &options->budgets,
-      "Device memory for training, one size or one for each rank; default: the "
-      "device's, in which everything stays");
+      "Device memory for training, one size or one for each rank; 0: all that "
+      "the device has; default: the same, in which everything stays");
   app.add_option("--memory-policy", options->policy,
                  fmt::format("{}; default: best within budgets",
                              fmt::join(names, ", ")))

@@ -89,7 +89,24 @@ class Training {
            job_.network->NormalisesOverImages();
   }
 
+  // Long before rank 0 writes them: whether it may.
+  Status CheckFiles() {
+    Status status;
+    for (const auto& [option, file] :
+         {std::pair("--checkpoint", &options_.checkpoint),
+          std::pair("--measurements", &options_.measurements),
+          std::pair("--graph-out", &options_.graph_out)}) {
+      if (ranks_.rank() != 0 || !status || file->empty() || *file == "-") {
+        continue;
+      }
+      status = PrepareToReplace(*file);
+      if (!status) status = Within(option, std::move(status).error());
+    }
+    return Together(status);
+  }
+
   Status Prepare() {
+    UCUDNN_RETURN_IF_ERROR(CheckFiles());
     Result<Job> job = MakeJob(options_, ranks_.size());
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(job)));
     job_ = *std::move(job);
@@ -140,6 +157,7 @@ class Training {
                : memory;
   }
 
+  // Of each rank. Without one, or with 0, it is what the device has.
   Result<std::vector<Bytes>> Budgets() {
     const auto ranks = static_cast<std::size_t>(ranks_.size());
     const std::vector<Bytes>& given = options_.budgets;
@@ -150,12 +168,13 @@ class Training {
                   given.size(), ranks);
     }
     std::vector<Bytes> budgets(ranks, given.empty() ? Bytes() : given[0]);
-    if (given.size() > 1) return given;
-    if (!given.empty()) return budgets;
+    if (given.size() > 1) budgets = given;
     std::vector<std::int64_t> each(ranks);
     each[static_cast<std::size_t>(ranks_.rank())] = DeviceMemory().count();
     UCUDNN_ASSIGN_OR_RETURN(each, ranks_.MaxOfEach(std::move(each), Soon()));
-    for (std::size_t r = 0; r < ranks; ++r) budgets[r] = Bytes(each[r]);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (budgets[r] == Bytes()) budgets[r] = Bytes(each[r]);
+    }
     return budgets;
   }
 

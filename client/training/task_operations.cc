@@ -1,11 +1,14 @@
 #include "client/training/task_operations.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "base/training/dataflow.h"
@@ -138,9 +141,15 @@ class Binder {
 
   Status SetLoss(TaskOperation* operation) const {
     if (flow_.outputs().size() != 1 || !operation->dx) {
+      std::vector<std::string> names;
+      for (const std::size_t output : flow_.outputs()) {
+        const Node& node = graph_.nodes[*flow_.values()[output].producer];
+        names.push_back(Excerpt(graph_.tensors[node.outputs[0]].name));
+      }
       return Fail(Code::kUnimplemented,
-                  "the model has {} outputs; one that is trained is accepted",
-                  flow_.outputs().size());
+                  "the model computes {}; one output, which depends on trained "
+                  "parameters, is accepted",
+                  fmt::join(names, " and "));
     }
     const Value& value = flow_.values()[flow_.outputs()[0]];
     operation->what = TaskOperator::kLoss;

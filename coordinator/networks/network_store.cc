@@ -93,17 +93,12 @@ Result<std::int64_t> NetworkStore::CountNetworks() {
 
 Status NetworkStore::DeleteNetwork(const std::string& name,
                                    const ActionRecord& action) {
-  return database_.Write([&](SqlTransaction& sql) -> Status {
+  return database_.Write([&](SqlTransaction& sql) {
     // The row in `networks` stays: it counts the revisions.
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto deleted,
-        sql.Query("DELETE FROM network_revisions WHERE name = $1 "
-                  "RETURNING revision",
-                  {name}));
-    if (deleted.empty()) {
-      return Fail(Code::kNotFound, "there is no network '{}'", name);
-    }
-    return ucudnn::AddAction(sql, action);
+    return DeleteOne(sql,
+                     "DELETE FROM network_revisions WHERE name = $1 "
+                     "RETURNING revision",
+                     name, fmt::format("network '{}'", name), action);
   });
 }
 

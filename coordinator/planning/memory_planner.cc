@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/onnx/network_file.h"
+#include "base/plan/plan.h"
 #include "base/training/build.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
@@ -143,22 +144,6 @@ WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
   part.lower_bound = plan.lower_bound;
   part.optimal = plan.time == plan.lower_bound;
   return part;
-}
-
-// "accuracy not measured: 3 of 15 kernels have algorithms of unknown error",
-// which plans may use; empty if all are known.
-std::string AccuracyNote(const Profile& kernels) {
-  const auto unknown =
-      std::ranges::count_if(kernels.kernels, [](const KernelProfile& kernel) {
-        return std::ranges::any_of(
-            kernel.points,
-            [](const MeasuredPoint& point) { return point.error_ppt == 0; });
-      });
-  if (unknown == 0) return {};
-  return fmt::format(
-      "accuracy not measured: {} of {} kernels have algorithms of unknown "
-      "error",
-      unknown, kernels.kernels.size());
 }
 
 std::vector<std::string> ReasonsOf(const Sharing& sharing,

@@ -100,13 +100,8 @@ Status PlanStore::DeletePlan(std::int64_t id, const ActionRecord& action) {
                   "job '{}' has plan {}; delete the job first", jobs[0].Text(0),
                   id);
     }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto deleted,
-        sql.Query("DELETE FROM plans WHERE id = $1 RETURNING id", {id}));
-    if (deleted.empty()) {
-      return Fail(Code::kNotFound, "there is no plan {}", id);
-    }
-    return ucudnn::AddAction(sql, action);
+    return DeleteOne(sql, "DELETE FROM plans WHERE id = $1 RETURNING id", id,
+                     fmt::format("plan {}", id), action);
   });
 }
 

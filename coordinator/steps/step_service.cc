@@ -51,6 +51,20 @@ Result<v1::Step> ToProto(const StepRecord& record) {
 
 }  // namespace
 
+Status StepService::CheckOwner(const v1::PutStepRequest& request,
+                               const std::string& who) {
+  const Result<StepRecord> known = store_.steps.GetStep(request.name());
+  if (!known && known.error().code != Code::kNotFound) {
+    return tl::unexpected<Error>(known.error());
+  }
+  if (!known || known->put_by == who) return {};
+  return Fail(Code::kPermissionDenied,
+              "step '{}' was put by {}; {} may put another name, operators and "
+              "admins replace every step",
+              request.name(),
+              known->put_by.empty() ? "nobody known" : known->put_by, who);
+}
+
 Result<v1::Step> StepService::PutStep(const v1::PutStepRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
   const Result<std::vector<StepKind>> kinds = ParseStep(request.content());

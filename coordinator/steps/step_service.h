@@ -4,6 +4,8 @@
 // The training steps of frameworks that plans are made for. Callers include
 // ucudnn/v1/*.pb.h for the messages.
 
+#include <string>
+
 #include "base/result.h"
 #include "coordinator/context.h"
 #include "proto/messages_fwd.h"
@@ -15,6 +17,9 @@ class StepService {
  public:
   explicit StepService(Context& context)
       : store_(context.store), clock_(context.clock) {}
+
+  // kPermissionDenied if somebody else than `who` put the step of that name.
+  Status CheckOwner(const v1::PutStepRequest& request, const std::string& who);
 
   // See proto/ucudnn/v1/coordinator.proto.
   Result<v1::Step> PutStep(const v1::PutStepRequest& request);

@@ -82,14 +82,9 @@ Result<StepRecord> StepStore::GetStep(const std::string& name) {
 
 Status StepStore::DeleteStep(const std::string& name,
                              const ActionRecord& action) {
-  return database_.Write([&](SqlTransaction& sql) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto deleted,
-        sql.Query("DELETE FROM steps WHERE name = $1 RETURNING name", {name}));
-    if (deleted.empty()) {
-      return Fail(Code::kNotFound, "there is no step '{}'", name);
-    }
-    return ucudnn::AddAction(sql, action);
+  return database_.Write([&](SqlTransaction& sql) {
+    return DeleteOne(sql, "DELETE FROM steps WHERE name = $1 RETURNING name",
+                     name, fmt::format("step '{}'", name), action);
   });
 }
 

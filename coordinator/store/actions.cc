@@ -12,6 +12,14 @@ Status AddAction(SqlTransaction& sql, const ActionRecord& action) {
        action.outcome});
 }
 
+Status DeleteOne(SqlTransaction& sql, const std::string& deletion,
+                 const SqlValue& id, const std::string& object,
+                 const ActionRecord& action) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto deleted, sql.Query(deletion, {id}));
+  if (deleted.empty()) return Fail(Code::kNotFound, "there is no {}", object);
+  return AddAction(sql, action);
+}
+
 Status Actions::AddAction(const ActionRecord& action) {
   return database_.Write([&](SqlTransaction& sql) -> Status {
     return ucudnn::AddAction(sql, action);

@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "coordinator/store/sql_database.h"
 #include "coordinator/store/unix_millis.h"
 
 namespace ucudnn {
-
-class SqlDatabase;
-class SqlTransaction;
 
 struct ActionRecord {
   std::int64_t id = 0;  // assigned by the store; ascending, with gaps
@@ -30,6 +28,12 @@ struct ActionRecord {
 
 // Actions::AddAction within a transaction.
 Status AddAction(SqlTransaction& sql, const ActionRecord& action);
+
+// The same after `deletion` of what has the id, which returns what it deleted.
+// kNotFound, "there is no OBJECT", if that is nothing.
+Status DeleteOne(SqlTransaction& sql, const std::string& deletion,
+                 const SqlValue& id, const std::string& object,
+                 const ActionRecord& action);
 
 class Actions {
  public:

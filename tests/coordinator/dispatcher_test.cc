@@ -1,5 +1,6 @@
 #include "coordinator/dispatcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,6 +23,8 @@
 
 namespace ucudnn {
 namespace {
+
+using ::testing::StartsWith;
 
 // What a call answers.
 template <class Response>
@@ -134,6 +137,10 @@ TEST_F(DispatcherTest, RefusesNumbersThatNothingHas) {
   plan.set_batch(std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(refused(Call<v1::Plan>("CreatePlan", plan)),
             "batch is -9223372036854775808; 0 or more is accepted");
+  v1::MeasureRequest measure;
+  measure.mutable_plan()->mutable_memory()->set_budget_bytes(-7);
+  EXPECT_EQ(refused(Call<v1::MeasureProgress>("Measure", measure)),
+            "plan.memory.budget_bytes is -7; 0 or more is accepted");
   v1::HoldAgentRequest hold;
   hold.set_deadline_ms(-1);
   EXPECT_EQ(refused(Call<v1::HoldAgentResponse>("HoldAgent", hold)),
@@ -141,17 +148,18 @@ TEST_F(DispatcherTest, RefusesNumbersThatNothingHas) {
   v1::ReportStepsRequest steps;
   steps.add_batches()->add_step_ns(-5);
   EXPECT_EQ(refused(Call<v1::ReportStepsResponse>("ReportSteps", steps)),
-            "step_ns is -5; 0 or more is accepted");
+            "batches[0].step_ns[0] is -5; 0 or more is accepted");
   v1::ReplanJobRequest replan;
   replan.add_exclude_ranks(-2);
   EXPECT_EQ(refused(Call<v1::JobRevision>("ReplanJob", replan)),
-            "exclude_ranks is -2; 0 or more is accepted");
+            "exclude_ranks[0] is -2; 0 or more is accepted");
   for (const double weight : {-1.0, std::numeric_limits<double>::infinity(),
                               std::numeric_limits<double>::quiet_NaN()}) {
     v1::AllocateRequest allocate;
     allocate.add_jobs()->set_weight(weight);
-    EXPECT_EQ(refused(Call<v1::Allocation>("Allocate", allocate)),
-              fmt::format("weight is {}; 0 or more is accepted", weight));
+    EXPECT_EQ(
+        refused(Call<v1::Allocation>("Allocate", allocate)),
+        fmt::format("jobs[0].weight is {}; 0 or more is accepted", weight));
   }
 }
 
@@ -179,6 +187,34 @@ TEST_F(DispatcherTest, BoundsTheRanksThatOneCallerRegistersInADay) {
   EXPECT_EQ(coordinator_.jobs.ListJobs({})->jobs_size(), 2);
   job.mutable_ranks(1)->set_host(std::string(kMaxRankTextBytes + 1, 'x'));
   EXPECT_EQ(add("3", "carol"), Code::kInvalidArgument);
+}
+
+TEST_F(DispatcherTest, LetsJobsReplaceTheirOwnStepsAlone) {
+  const NamesGuard jobs(Role::kJob);
+  const NamesGuard operators(Role::kOperator);
+  Dispatcher by_jobs(coordinator_, metrics_, jobs);
+  Dispatcher by_operators(coordinator_, metrics_, operators);
+  const auto put = [](Dispatcher& dispatcher, const std::string& caller,
+                      int us) -> std::string {
+    v1::PutStepRequest step;
+    step.set_name("s");
+    step.set_content(fmt::format(R"({{"kinds": [{{"device_kind": "K",
+        "steps": [{{"batch": 1, "time_us": {}}}]}}]}})",
+                                 us));
+    const auto answer = Ask<v1::Step>(dispatcher, "PutStep", step,
+                                      {.host = "test", .authorization = caller})
+                            .response;
+    if (answer) return answer->put_by();
+    EXPECT_EQ(answer.error().code, Code::kPermissionDenied);
+    return answer.error().message;
+  };
+  EXPECT_EQ(put(by_jobs, "alice", 1), "job alice");
+  EXPECT_EQ(put(by_jobs, "alice", 2), "job alice");
+  EXPECT_THAT(put(by_jobs, "bob", 3),
+              StartsWith("step 's' was put by job alice; job bob may put "));
+  EXPECT_EQ(put(by_operators, "alice", 4), "operator alice");
+  EXPECT_THAT(put(by_jobs, "alice", 5),
+              StartsWith("step 's' was put by operator alice"));
 }
 
 TEST_F(DispatcherTest, CountsHeartbeatsThatItRefuses) {

@@ -90,6 +90,10 @@ TEST(ProtoJsonTest, NamesThePathOfWhatItRefuses) {
            {R"({"batch": 18446744073709551615})", "a whole number up to"},
            {R"({"device_kinds": "a"})", "device_kinds: \"a\" is given; a list"},
            {R"({"device_kinds": ["a", 1]})", "device_kinds[1]: 1 is given"},
+           // Null stands for what may be absent in answers.
+           {R"({"memory": null, "concurrent": null})",
+            "concurrent: null is given; true or false is accepted"},
+           {R"({"device_kinds": null})", "device_kinds: null is given"},
            // Cut between characters: the quotation mark and 62 letters fit.
            {"{\"batch\": \"" + std::string(62, 'a') + "\u00e9\"}",
             std::string(62, 'a') + "... is given"}}) {

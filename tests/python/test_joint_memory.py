@@ -49,6 +49,16 @@ def test_a_gpu_has_its_share_of_the_batch_and_its_plan():
             plan.check()
 
 
+def test_names_the_gpus_whose_accuracy_is_not_measured():
+    gpu = ucudnn.Gpu(
+        "H200", profile=DATA / "h200/alexnet_b256_pow2.csv", name="measured"
+    )
+    joint = solve([gpu], policy="baseline", profile_network="alexnet")
+    assert joint.notes[0].startswith("measured: accuracy not measured: 15 of 15")
+    assert joint.notes[0] in repr(joint)
+    assert solve(["H200"], policy="baseline").notes == []
+
+
 def test_no_shares_add_up_to_the_batch():
     with pytest.raises(ucudnn.NoPlan):
         solve(["K40=1MB"])

@@ -45,6 +45,19 @@ def test_plans_as_the_command_does(policy):
     assert sum(r.batch * r.count for r in plan.rounds) == plan.batch == 256
 
 
+def test_says_whether_the_accuracy_of_algorithms_is_measured():
+    profile = ucudnn.Profile.read(DATA / "h200/alexnet_b256_pow2.csv")
+    chosen = {"policy": "vdnn-dyn", "profile": profile, "profile_network": "alexnet"}
+    plan = alexnet(**chosen)
+    assert "accuracy not measured: 15 of 15" in plan.notes[0]
+    assert plan.notes[0] == repr(plan).splitlines()[-1]
+    exact = [dataclasses.replace(row, others={"error": "1e-6"}) for row in profile.rows]
+    chosen["profile"] = ucudnn.Profile(exact)
+    assert alexnet(**chosen).notes == []
+    with pytest.raises(ucudnn.NoPlan, match="max_error 1e-06 admits"):
+        alexnet(**chosen, max_error=1e-7)
+
+
 def test_passes_every_option_on():
     profile = DATA / "h200/vgg16_b64_pow2.csv.gz"
     plan = ucudnn.solve_memory(

@@ -40,7 +40,10 @@ def test_long_plans_say_how_much_is_left_out():
     plan = ucudnn.solve_wr(resnet, 32, "64MiB", precision="FP32")
     assert len(plan.kernels) > 100
     assert fits_a_screen(repr(plan))
-    assert repr(plan).endswith(f"... and {len(plan.kernels) - 16} more")
+    *_, left_out, note = repr(plan).splitlines()
+    assert left_out.endswith(f"... and {len(plan.kernels) - 16} more")
+    assert note == plan.notes[0]
+    assert note in plan._repr_html_()
     assert plan._repr_html_().count("<tr>") == 17
 
 

@@ -45,7 +45,8 @@ def test_divides_alexnet_as_the_command_does(problem, solve, limit):
     )  # fmt: skip
     assert plan == ucudnn.WorkspacePlan.from_json(expected)
     # The profile has no errors.
-    assert "accuracy not measured: 15 of 15" in expected.pop("notes")[0]
+    assert "accuracy not measured: 15 of 15" in plan.notes[0]
+    assert plan.notes[0] == repr(plan).splitlines()[-1]
     assert plan.to_json() == expected
     assert plan.optimal
     assert plan.undivided_time_us > plan.total_time_us
@@ -99,6 +100,8 @@ def test_lists_the_front_of_one_kernel():
         "--precision", "FP32",
     )  # fmt: skip
     assert front == [ucudnn.FrontPoint.from_json(p) for p in expected["front"]]
+    assert front.notes == expected["notes"]
+    assert "accuracy not measured: 1 of 1" in repr(front).splitlines()[-1]
     assert len(front) > 3
 
 

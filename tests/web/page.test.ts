@@ -1,7 +1,7 @@
 // The page in a browser, on a coordinator with measurements, plans and jobs.
 
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 
@@ -211,6 +211,21 @@ test('a plan is found from the list', async () => {
   assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'H1');
   await page.goBack();
   await page.getByText('1 of 2 plans').waitFor();
+});
+
+test('a plan of a step has the name of the step', async () => {
+  const file = `${cluster.folder}/step.json`;
+  const steps = [1, 16].map((batch) => ({ batch, time_us: 10 * batch }));
+  await writeFile(file, JSON.stringify({ kinds: [{ device_kind: 'K', steps }] }));
+  await cluster.ucudnn('steps', 'put', 'resnet', file);
+  await cluster.ucudnn('plan', '--step', 'resnet', '--batch', '8', '--device-kind', 'K');
+  await open('#/plans');
+  await page.getByRole('searchbox').fill('step resnet');
+  await page.getByText('1 of 3 plans').waitFor();
+  assert.match((await rows(page, 'Plans'))[0] ?? '', /step resnet\s*8 images\s/);
+  await page.getByRole('link', { name: 'Plan 3' }).click();
+  await page.getByRole('heading', { name: 'Plan 3', level: 1 }).waitFor();
+  await page.getByText('resnet, revision 1').waitFor();
 });
 
 test('jobs compare measured with predicted times', async () => {

@@ -33,8 +33,7 @@ struct RequestOptions {
   std::string network;
   std::string step;
   bool all_ranks = false;
-  // The options of which a network needs one, of each command.
-  std::vector<CLI::App*> limits;
+  CLI::App* limit = nullptr;  // the options of which a network needs one
   BatchSize batch;
   Bytes workspace_limit;
   Bytes total_workspace;
@@ -84,7 +83,7 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
                                 "and --memory-budget, or none "
                                 "with --step");
   limit->require_option(0, 1);
-  options->limits.push_back(limit);
+  options->limit = limit;
   AddBytesOption(limit, "--workspace-limit", &options->workspace_limit,
                  "Workspace limit for each convolution, such as 64MiB");
   CLI::Option* total = AddBytesOption(
@@ -203,9 +202,7 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
                                     Connection& connection) {
   v1::PlanRequest request;
   if (options.step.empty()) {
-    if (std::ranges::all_of(options.limits, [](const CLI::App* limit) {
-          return limit->count_all() == 0;
-        })) {
+    if (options.limit->count_all() == 0) {
       return Fail(Code::kInvalidArgument,
                   "--network is given without a limit; one of "
                   "--workspace-limit, --total-workspace and --memory-budget is "
@@ -465,29 +462,29 @@ std::string PlanText(const v1::Plan& plan) {
     kernels += json.is_object() ? MemorySummary(json)
                                 : "its memory plan cannot be read\n";
   }
-  text += ranks.Text() + kernels;
-  for (const std::string& reason : plan.reasons()) text += reason + "\n";
-  return text;
+  return text + ranks.Text() + kernels +
+         Lines({plan.reasons().begin(), plan.reasons().end()});
 }
 
 void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
-  const auto options = std::make_shared<RequestOptions>();
+  const auto to_plan = std::make_shared<RequestOptions>();
   CLI::App* plan = app.add_subcommand(
       "plan", "Make the optimal plan for a network, measuring what is missing");
-  AddPlanOptions(plan, options.get());
+  AddPlanOptions(plan, to_plan.get());
   plan->add_option(
-          "--save", options->save,
+          "--save", to_plan->save,
           "Also write the plan to this file; jobs take it as UCUDNN_PLAN_FILE")
       ->option_text("FILE");
-  plan->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return MakePlan(server, *options); };
+  plan->callback([&server, to_plan, chosen] {
+    *chosen = [&server, to_plan] { return MakePlan(server, *to_plan); };
   });
 
+  const auto to_measure = std::make_shared<RequestOptions>();
   CLI::App* measure = app.add_subcommand(
       "measure", "Measure what a plan would need, without making it");
-  AddPlanOptions(measure, options.get());
-  measure->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return Measure(server, *options); };
+  AddPlanOptions(measure, to_measure.get());
+  measure->callback([&server, to_measure, chosen] {
+    *chosen = [&server, to_measure] { return Measure(server, *to_measure); };
   });
 
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");

@@ -98,8 +98,7 @@ std::string ToTable(const AllotAnswer& answer) {
                       ? "optimal"
                       : fmt::format("the search was cut off; at most {:.4f}",
                                     Part(allotment.bound)));
-  for (const std::string& note : answer.notes) text += note + "\n";
-  return text;
+  return text + Lines(answer.notes);
 }
 
 std::string SlurmText(const AllotAnswer& answer) {

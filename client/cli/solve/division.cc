@@ -24,8 +24,7 @@ Status PrintPlan(const Profile& kernels, const Result<WorkspacePlan>& plan,
                  OutputFormat output) {
   if (!plan) return tl::unexpected<Error>(plan.error());
   return Print(output, ToJson(*plan, kernels), [&] {
-    const std::string note = AccuracyNote(kernels, *plan);
-    return PlanTable(*plan) + note + (note.empty() ? "" : "\n");
+    return PlanTable(*plan) + Lines({AccuracyNote(kernels, *plan)});
   });
 }
 

@@ -73,7 +73,8 @@ std::string ToTable(const JointMemoryAnswer& answer) {
                            HumanTime(answer.plan.lower_bound),
              answer.plan.makespan_whole ? HumanTime(*answer.plan.makespan_whole)
              : answer.plan.cut_off      ? "not known"
-                                        : "impossible");
+                                        : "impossible") +
+         Lines(answer.notes);
 }
 
 Status RunJoint(const JointOptions& options, const ModelOfKind& model_of_kind) {

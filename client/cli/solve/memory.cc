@@ -144,7 +144,7 @@ void AddGraphOption(CLI::App* command, std::string* graph) {
   }
   for (const char* name :
        {"--input-shape", "--precision", "--fuse", "--split", "--profile",
-        "--profile-network", "--device", "--layout"}) {
+        "--profile-network", "--device", "--layout", "--max-error"}) {
     command->get_option(name)->excludes(option);
   }
 }
@@ -157,8 +157,9 @@ Status RunMemory(const SolveMemoryOptions& options,
   UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
   UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
   return Print(options.shared.output, ToJson(answer), [&] {
-    return answer.all ? Comparison(answer)
-                      : PlanText(*answer.Fastest(), answer.graph);
+    return (answer.all ? Comparison(answer)
+                       : PlanText(*answer.Fastest(), answer.graph)) +
+           Lines(answer.notes);
   });
 }
 
@@ -185,20 +186,6 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                        "Measurements, as CSV or gzipped CSV; the device model "
                        "estimates the times that it lacks")
           ->option_text("FILE");
-  command
-      ->add_option("--profile-network", problem.rows.network,
-                   "Use only this network of the profile")
-      ->option_text("NAME");
-  command
-      ->add_option("--device", problem.rows.device,
-                   "Use only measurements on this device")
-      ->option_text("NAME");
-  AcceptNames(
-      command->add_option("--layout", problem.rows.layout,
-                          "Use only measurements in this layout, NCHW or NHWC"),
-      NamesOf(kLayouts))
-      ->option_text("LAYOUT");
-  AddMaxErrorOption(command, &problem.rows.max_error);
   AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "
                  "model's");

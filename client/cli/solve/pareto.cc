@@ -14,9 +14,9 @@ std::string FrontTable(const ParetoFront& front) {
   Table table({"WORKSPACE", "BYTES", "TIME", "MICRO-BATCHES"});
   for (std::size_t i = 0; i < front.points().size(); ++i) {
     const FrontPoint& point = front.points()[i];
-    table.AddRow(
-        {HumanBytes(point.workspace), std::to_string(point.workspace.count()),
-         HumanTime(point.time), DivisionText(front.PlanAt(i))});
+    table.AddRow({HumanBytes(point.workspace),
+                  std::to_string(point.workspace.count()),
+                  HumanTime(point.time), DivisionText(front.PlanAt(i))});
   }
   return table.Text();
 }
@@ -29,8 +29,9 @@ Status RunPareto(const ProfileOptions& options) {
     return Within("--layer, --op", front.error());
   }
   if (!front) return tl::unexpected<Error>(front.error());
-  return Print(options.output, ToJson(*front),
-               [&front] { return FrontTable(*front); });
+  return Print(options.output, ToJson(*front, kernels), [&] {
+    return FrontTable(*front) + Lines({AccuracyNote(kernels)});
+  });
 }
 
 }  // namespace

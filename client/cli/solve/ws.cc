@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -34,11 +33,9 @@ Status RunWs(const WsOptions& options) {
            .rows = asked.filter,
            .network_option = "--profile-network",
            .source = asked.profile}));
-  for (const std::string& note : answer.notes) {
-    std::fprintf(stderr, "ucudnn: %s\n", note.c_str());
-  }
-  return Print(asked.output, ToJson(answer.plan),
-               [&answer] { return PlanTable(answer.plan); });
+  return Print(asked.output, ToJson(answer), [&answer] {
+    return PlanTable(answer.plan) + Lines(answer.notes);
+  });
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ void ucudnn_solve_profile_close(ucudnn_solve_profile* profile);
 
 /* WR: divides each kernel within its own workspace limit, for the least time.
  * Answer: {"batch":256,...,"kernels":[...]}, as `ucudnn solve wr -o json`
- * prints it. */
+ * prints it. Here and below, `notes` are texts for people, such as that the
+ * profile has no errors of algorithms; absent if there are none. */
 int ucudnn_solve_profile_wr(const ucudnn_solve_profile* profile,
                             const char* request, char** answer);
 

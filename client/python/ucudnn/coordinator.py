@@ -171,7 +171,7 @@ class Coordinator:
         answer = self._rest.get(path, layer=layer, op=op, rank=as_int(rank))
         limit = max((p["workspace_bytes"] for p in answer["points"]), default=0)
         return Front.of(
-            answer["points"],
+            {"front": answer["points"]},
             {
                 "layer": layer,
                 "op": op,

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, SupportsIndex, Union
+from dataclasses import dataclass, field
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Optional,
+    Sequence,
+    SupportsIndex,
+    Union,
+)
 
 from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
-from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
-from ucudnn.memory import DeviceModelLike, device_model_of
-from ucudnn.memory_plans import MemoryPlan
-from ucudnn.networks import (
-    InputShapeLike,
-    NetworkLike,
-    network_of,
-    shapes_of,
+from ucudnn.memory import (
+    DeviceModelLike,
+    MemoryOptions,
+    device_model_of,
+    request_of,
 )
+from ucudnn.memory_plans import MemoryPlan
+from ucudnn.networks import NetworkLike
 from ucudnn.profiles import csv_of
 from ucudnn.shown import Shown, Table
 from ucudnn.sizes import Size, parse_size, size_text, time_text
 from ucudnn.solve import ProfileLike
+
+if TYPE_CHECKING:  # a part of Python's typing since 3.11
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,8 @@ class JointMemoryPlan(Shown):
     # The time limit ended the search: another one may find faster shares, and
     # makespan_whole_us and whole_batch are not known.
     cut_off: bool = False
+    # Of the measurements of each kind of GPU: "K40: accuracy not measured: ...".
+    notes: List[str] = field(default_factory=list)
 
     @property
     def optimal(self) -> bool:
@@ -90,6 +103,7 @@ class JointMemoryPlan(Shown):
                 for share in self.gpus
             ],
             len(self.gpus),
+            self.notes,
         )
 
 
@@ -99,18 +113,7 @@ def solve_joint_memory(
     gpus: Sequence[Union[str, Gpu]],
     *,
     step: SupportsIndex = 1,
-    policy: MemoryPolicy = "best",
-    precision: Precision = "FP32",
-    recompute: bool = False,
-    offload_weights: bool = False,
-    allocator: Allocator = "policy",
-    fuse: Fusion = "none",
-    split: str = "",
-    time_limit: float = 60.0,
-    profile_network: str = "",
-    input_shape: Optional[InputShapeLike] = None,
-    device: str = "",
-    layout: Optional[Layout] = None,
+    **options: Unpack[MemoryOptions],
 ) -> JointMemoryPlan:
     """Divides `batch` images among `gpus`, each of which trains its share under a
     memory plan, so that the slowest takes the least time (docs/memory.md):
@@ -128,25 +131,8 @@ def solve_joint_memory(
     count. Raises NoPlan if no shares add up to the batch, and InvalidArgument if
     the input is malformed.
     """
-    model, name = network_of(network)
-    request = {
-        "batch": batch,
-        "gpus": [_request_of(gpu) for gpu in gpus],
-        "step": step,
-        "policy": policy,
-        "precision": precision,
-        "recompute": recompute,
-        "offload_weights": offload_weights,
-        "allocator": allocator,
-        "fuse": fuse,
-        "split": split,
-        "time_limit_s": time_limit,
-        "network_name": name,
-        "input_shapes": shapes_of(input_shape),
-        "profile_network": profile_network,
-        "device": device,
-        "layout": layout,
-    }
+    model, request = request_of(network, batch, options)
+    request.update(gpus=[_request_of(gpu) for gpu in gpus], step=step)
     answer = ask_solver("joint_memory", model, request=request)
     return decode(JointMemoryPlan, answer, "answer")
 

@@ -141,6 +141,8 @@ class MemoryPlan(Shown):
     choice: str = ""  # what the policy chose, if it had a choice
     # The time limit ended the search: another one may find a faster plan.
     cut_off: bool = False
+    # Of the measurements that it is made of: "accuracy not measured: ...".
+    notes: List[str] = field(default_factory=list)
     # The training graph as JSON: blocks, and what every task reads and writes.
     graph: Optional[Dict[str, Any]] = None
 
@@ -259,6 +261,7 @@ class MemoryPlan(Shown):
                 for life in lives[:MOST_ROWS]
             ],
             len(lives),
+            self.notes,
         )
 
     def batches_text(self) -> str:

@@ -60,6 +60,8 @@ class WorkspacePlan(Shown):
     kernels: List[KernelPlan] = field(default_factory=list)
     # Which of them may run at once: "0 [1 | 2 3] 4" lets 1 run beside 2 and 3.
     concurrency: str = ""
+    # Of the measurements that it is made of: "accuracy not measured: ...".
+    notes: List[str] = field(default_factory=list, compare=False)
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
@@ -72,8 +74,9 @@ class WorkspacePlan(Shown):
 
     def to_json(self) -> Dict[str, Any]:
         plan = asdict(self)
-        if not self.concurrency:
-            del plan["concurrency"]
+        for optional in ("concurrency", "notes"):
+            if not plan[optional]:
+                del plan[optional]
         for kernel in plan["kernels"]:
             for optional in ("offset_bytes", "problem"):
                 if kernel[optional] is None:
@@ -126,6 +129,7 @@ class WorkspacePlan(Shown):
                 for kernel in self.kernels
             ],
             len(self.kernels),
+            self.notes,
         )
 
 
@@ -204,11 +208,13 @@ class Front(List[FrontPoint], Shown):
     op: str = ""
     batch: int = 0
     workspace_limit_bytes: int = 0
+    notes: List[str] = []  # of the measurements that it is made of
 
     @classmethod
-    def of(cls, points: Any, request: Mapping[str, Any]) -> Front:
+    def of(cls, answer: Mapping[str, Any], request: Mapping[str, Any]) -> Front:
         """From JSON, and the request that it answers."""
-        front = cls(FrontPoint.from_json(point) for point in points)
+        front = cls(FrontPoint.from_json(point) for point in answer["front"])
+        front.notes = answer.get("notes", [])
         front.layer = request["layer"]
         front.op = request["op"] or ""
         front.batch = as_int(request["batch"])
@@ -240,6 +246,7 @@ class Front(List[FrontPoint], Shown):
                 for point in self
             ],
             len(self),
+            self.notes,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, TypedDict
+from typing import Any, Dict, Mapping, Optional, TypedDict, get_type_hints
 
 from ucudnn.literals import Layout, Operation, Precision
 
@@ -14,7 +14,8 @@ class ProfileFilter(TypedDict, total=False):
     network: str
     precision: Optional[Precision]
     layout: Optional[Layout]
-    max_error: float  # of algorithms, as far as the profile has errors
+    # Of algorithms, as far as the profile has errors.
+    max_error: Optional[float]
 
 
 class KernelFilter(ProfileFilter, total=False):
@@ -24,14 +25,13 @@ class KernelFilter(ProfileFilter, total=False):
     op: Optional[Operation]
 
 
-def named(rows: Mapping[str, Any]) -> Dict[str, Any]:
-    """The same, for a request. Raises TypeError for other names, as a function
-    does that lists its arguments."""
-    known = sorted(KernelFilter.__annotations__)
-    for name in rows:
-        if name not in known:
+def named(options: Mapping[str, Any], known: type = KernelFilter) -> Dict[str, Any]:
+    """The same, for a request. Raises TypeError for names that the class of options
+    does not have, as a function does that lists its arguments."""
+    names = sorted(get_type_hints(known))
+    for name in options:
+        if name not in names:
             raise TypeError(
-                f"unexpected keyword argument {name!r}; rows are selected by "
-                + ", ".join(known)
+                f"unexpected keyword argument {name!r}; accepted: " + ", ".join(names)
             )
-    return dict(rows)
+    return dict(options)

@@ -109,15 +109,24 @@ def _library() -> ctypes.CDLL:
 _told: Dict[str, Any] = {}
 
 
-def _tells(name: str, result: Any, doc: str) -> Any:
-    """A property by `ucudnn_session_NAME`."""
-    _told[name] = result
+class _Told(property):
+    """By `ucudnn_session_NAME`, where NAME is its own without a leading "_"."""
 
-    def get(session: Session) -> Any:
-        value = session._get(name)
-        return (value or b"").decode() if result is ctypes.c_char_p else value
+    def __init__(self, result: Any, doc: str) -> None:
+        super().__init__(self._read, doc=doc)
+        self._result = result
 
-    return property(get, doc=doc)
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name.lstrip("_")
+        _told[self._name] = self._result
+
+    def _read(self, session: Session) -> Any:
+        value = session._get(self._name)
+        return (value or b"").decode() if self._result is ctypes.c_char_p else value
+
+
+def _tells(result: Any, doc: str) -> Any:
+    return _Told(result, doc)
 
 
 class Session:
@@ -179,58 +188,47 @@ class Session:
             raise Error("the session is finalised", 9)
         return getattr(_library(), f"ucudnn_session_{name}")(self._session)
 
-    rank: int = _tells("rank", ctypes.c_int, "This rank's number.")
-    size: int = _tells("size", ctypes.c_int, "The number of ranks.")
+    rank: int = _tells(ctypes.c_int, "This rank's number.")
+    size: int = _tells(ctypes.c_int, "The number of ranks.")
     batch: int = _tells(
-        "batch", ctypes.c_int64,
-        "This rank's images of each mini-batch; 0 if it is left out.",
-    )  # fmt: skip
-    first_image: int = _tells(
-        "first_image", ctypes.c_int64,
-        "The index of its first image in the mini-batch of all ranks.",
-    )  # fmt: skip
-    global_batch: int = _tells(
-        "global_batch", ctypes.c_int64, "The mini-batch size over all ranks."
+        ctypes.c_int64, "This rank's images of each mini-batch; 0 if it is left out."
     )
+    first_image: int = _tells(
+        ctypes.c_int64, "The index of its first image in the mini-batch of all ranks."
+    )
+    global_batch: int = _tells(ctypes.c_int64, "The mini-batch size over all ranks.")
     weight: float = _tells(
-        "weight", ctypes.c_double,
-        "The factor that allreduce applies to this rank's gradients.",
-    )  # fmt: skip
+        ctypes.c_double, "The factor that allreduce applies to this rank's gradients."
+    )
     predicted_ms: float = _tells(
-        "predicted_ms", ctypes.c_double,
+        ctypes.c_double,
         """Predicted time of this rank's step in milliseconds: of convolutions only,
         or, with memory plans, of the whole iteration; 0 if nothing was measured.""",
-    )  # fmt: skip
+    )
     predicted_step_ms: float = _tells(
-        "predicted_step_ms", ctypes.c_double, "predicted_ms of the slowest rank."
+        ctypes.c_double, "predicted_ms of the slowest rank."
     )
     revision: int = _tells(
-        "revision", ctypes.c_int64,
-        "1 at first; changes with each plan that refresh() adopts.",
-    )  # fmt: skip
+        ctypes.c_int64, "1 at first; changes with each plan that refresh() adopts."
+    )
     source: str = _tells(
-        "source", ctypes.c_char_p,
-        '"plan file", "coordinator", "cache" or "undivided".',
-    )  # fmt: skip
+        ctypes.c_char_p, '"plan file", "coordinator", "cache" or "undivided".'
+    )
     reason: str = _tells(
-        "reason", ctypes.c_char_p,
+        ctypes.c_char_p,
         "Where the plan comes from and why no better one is used; one line.",
-    )  # fmt: skip
+    )
     sum_method: str = _tells(
-        "sum_method", ctypes.c_char_p,
+        ctypes.c_char_p,
         """How the last gradients were summed, and why not by NCCL.
 
         One line; empty before the first sum.""",
-    )  # fmt: skip
-    job_id: str = _tells(
-        "job_id", ctypes.c_char_p, "The job's id in `ucudnn show job`."
     )
-    device: str = _tells("device", ctypes.c_char_p, "The id of this rank's device.")
-    device_kind: str = _tells(
-        "device_kind", ctypes.c_char_p, "The kind of this rank's device."
-    )
-    _plan_json: str = _tells("plan_json", ctypes.c_char_p, "")
-    _memory_plan: str = _tells("memory_plan", ctypes.c_char_p, "")
+    job_id: str = _tells(ctypes.c_char_p, "The job's id in `ucudnn show job`.")
+    device: str = _tells(ctypes.c_char_p, "The id of this rank's device.")
+    device_kind: str = _tells(ctypes.c_char_p, "The kind of this rank's device.")
+    _plan_json: str = _tells(ctypes.c_char_p, "")
+    _memory_plan: str = _tells(ctypes.c_char_p, "")
 
     @property
     def notes(self) -> List[str]:

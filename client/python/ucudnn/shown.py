@@ -14,12 +14,14 @@ _WIDEST = 40  # characters of a cell
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` may be fewer than `total`, which is what there is."""
+    """`rows` may be fewer than `total`, which is what there is. `notes` are lines
+    below."""
 
     title: str
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     total: int = 0
+    notes: Sequence[str] = ()
 
     def _left_out(self) -> str:
         more = self.total - len(self.rows[:MOST_ROWS])
@@ -38,7 +40,7 @@ class Table:
             lines.append("  " + "  ".join(cells).rstrip())
         if self._left_out():
             lines.append("  " + self._left_out())
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     def html(self) -> str:
         """Everything is escaped: names come from files and services."""
@@ -52,8 +54,8 @@ class Table:
                 for row in self.rows[:MOST_ROWS]
             )
             parts.append(f"<table><tr>{head}</tr>{body}</table>")
-        if self._left_out():
-            parts.append(f"<p>{html.escape(self._left_out())}</p>")
+        for line in filter(None, [self._left_out(), *self.notes]):
+            parts.append(f"<p>{html.escape(line)}</p>")
         return "<div>" + "".join(parts) + "</div>"
 
 

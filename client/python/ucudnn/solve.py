@@ -59,7 +59,9 @@ def solve_wr(
 
     `workspace_limit` is in bytes, or text such as "64MiB". `rows` are `device`,
     `network`, `layer`, `op`, `precision` and `layout` of the profile, required
-    where it has several values. `batch_policy` chooses the
+    where it has several values, and `max_error`, the largest error of algorithms
+    as far as the profile has errors; the plan's `notes` say where it has none.
+    `batch_policy` chooses the
     sizes of micro-batches: "all", "powerOfTwo", "undivided" or "adaptive",
     which here uses every measured size. Takes O(batch * rows) time for each
     kernel. Raises NoPlan if nothing fits, InvalidArgument if the input is
@@ -126,7 +128,7 @@ def pareto(
         batch, workspace_limit, batch_policy, {**rows, "layer": layer, "op": op}
     )
     answer = opened_of(profile).ask("pareto", request=request)
-    return Front.of(answer["front"], request)
+    return Front.of(answer, request)
 
 
 def iteration_times(
@@ -209,6 +211,7 @@ def best_batch_size(
     network: str = "",
     precision: Optional[Precision] = None,
     layout: Optional[Layout] = None,
+    max_error: Optional[float] = None,
 ) -> List[int]:
     """Divides `minibatch` among `gpus` so that the slowest takes the least time.
     Returns the batch of each GPU; 0 for a GPU that is better left out.
@@ -244,7 +247,7 @@ def best_batch_size(
                 iteration_times(
                     profile, minibatch, workspace_limit, batch_policy,
                     device=kind, network=network, precision=precision,
-                    layout=layout,
+                    layout=layout, max_error=max_error,
                 ).items()
             )
             for kind in dict.fromkeys(gpus)

@@ -10,7 +10,7 @@ CREATE TABLE task_counts (
   n BIGINT NOT NULL
 );
 
--- `what` is kind or cross_checks, with a kind as `name`, or networks or
+-- `what` is kind or cross_checks, with a kind as `name`, or networks, steps or
 -- deleted_plans, which have none.
 CREATE TABLE changes (
   what TEXT NOT NULL,
@@ -87,29 +87,17 @@ CREATE TRIGGER device_changed AFTER UPDATE ON devices FOR EACH ROW
     OR (OLD.state = 'lost') <> (NEW.state = 'lost'))
   EXECUTE FUNCTION device_changed();
 
-CREATE FUNCTION networks_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO changes VALUES ('networks', '', 1);
+  INSERT INTO changes VALUES (TG_ARGV[0], '', 1);
   RETURN NULL;
 END $$;
 CREATE TRIGGER networks_changed AFTER INSERT OR DELETE ON network_revisions
-  FOR EACH STATEMENT EXECUTE FUNCTION networks_changed();
-
-CREATE FUNCTION steps_changed() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO changes VALUES ('steps', '', 1);
-  RETURN NULL;
-END $$;
+  FOR EACH STATEMENT EXECUTE FUNCTION changed('networks');
 CREATE TRIGGER steps_changed AFTER INSERT OR UPDATE OR DELETE ON steps
-  FOR EACH STATEMENT EXECUTE FUNCTION steps_changed();
-
-CREATE FUNCTION plans_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO changes VALUES ('deleted_plans', '', 1);
-  RETURN NULL;
-END $$;
+  FOR EACH STATEMENT EXECUTE FUNCTION changed('steps');
 CREATE TRIGGER plans_deleted AFTER DELETE ON plans
-  FOR EACH STATEMENT EXECUTE FUNCTION plans_deleted();
+  FOR EACH STATEMENT EXECUTE FUNCTION changed('deleted_plans');
 
 CREATE FUNCTION cross_check_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

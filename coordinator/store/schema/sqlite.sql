@@ -10,7 +10,7 @@ CREATE TABLE task_counts (
   PRIMARY KEY (kind, state)
 ) STRICT, WITHOUT ROWID;
 
--- `what` is kind or cross_checks, with a kind as `name`, or networks or
+-- `what` is kind or cross_checks, with a kind as `name`, or networks, steps or
 -- deleted_plans, which have none.
 CREATE TABLE changes (
   what TEXT NOT NULL,

@@ -3,6 +3,11 @@
 import { bytes, counted, images, kindCounts } from './format.js';
 import type { PlanRequest } from './types.js';
 
+// "alexnet", "step resnet50"
+export function planned(request: PlanRequest): string {
+  return request.step ? `step ${request.step}` : request.network;
+}
+
 export function limitOf(request: PlanRequest): number {
   return request.total_workspace_bytes || request.workspace_limit_bytes;
 }
@@ -15,8 +20,9 @@ export function limit(request: PlanRequest): string {
     : `${bytes(request.workspace_limit_bytes)} a kernel`;
 }
 
-// "256 images, FP32, at most 64 MiB a kernel"
+// "256 images, FP32, at most 64 MiB a kernel", "256 images"
 export function terms(request: PlanRequest): string {
+  if (request.step) return images(request.batch);
   const layout = request.layout && request.layout !== 'NCHW' ? ` ${request.layout}` : '';
   return (
     `${images(request.batch)}, ${request.precision || 'FP32'}${layout}, ` +

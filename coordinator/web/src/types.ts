@@ -68,6 +68,7 @@ export interface Action {
 
 export interface PlanRequest {
   network: string;
+  step: string; // instead: a framework's whole step
   batch: number;
   device_kinds: string[];
   workspace_limit_bytes: number;

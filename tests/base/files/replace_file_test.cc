@@ -1,19 +1,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/files/file.h"
+#include "base/service/host.h"
 #include "tests/support/process.h"
 
 namespace ucudnn {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class ReplaceFileTest : public ::testing::Test {
@@ -65,6 +71,52 @@ TEST_F(ReplaceFileTest, KeepsLinksAndWritesToPipes) {
   EXPECT_EQ(read, "z");
   EXPECT_TRUE(fs::is_fifo(pipe));
   EXPECT_EQ(Entries(), 3);
+}
+
+TEST_F(ReplaceFileTest, SaysBeforeTheWorkThatItCouldNotWrite) {
+  const std::string path = folder_ / "new/file";
+  EXPECT_TRUE(PrepareToReplace(path));
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_TRUE(fs::is_empty(folder_ / "new"));
+  ASSERT_TRUE(ReplaceFile(path, "x"));
+  EXPECT_TRUE(PrepareToReplace(path));
+  EXPECT_EQ(ReadFile(path, 1_MiB), "x");
+  EXPECT_TRUE(PrepareToReplace("/dev/null"));
+  const auto refused = [](const std::string& name) {
+    const Status status = PrepareToReplace(name);
+    return status ? std::string() : status.error().message;
+  };
+  EXPECT_THAT(refused(path + "/under"), HasSubstr(path + " cannot be created"));
+  EXPECT_THAT(refused(folder_), HasSubstr("is a folder"));
+}
+
+TEST_F(ReplaceFileTest, RemovesWhatKilledProcessesLeft) {
+  const pid_t ended = fork();
+  ASSERT_GE(ended, 0);
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  const std::string path = folder_ / "file";
+  const auto old = [&](const std::string& suffix) {
+    const std::string left = path + "." + suffix;
+    std::ofstream(left) << "half";
+    fs::last_write_time(
+        left, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    return left;
+  };
+  const std::string dead = fmt::format("{}.{}.3", HostName(), ended);
+  const std::string left = old(dead);
+  const std::vector<std::string> others = {
+      old(fmt::format("{}.{}.3", HostName(), getpid())),
+      old(fmt::format("other-host.{}.3", ended)), old(dead + "a"),
+      old(fmt::format("{}.{}", HostName(), ended))};
+  ASSERT_TRUE(PrepareToReplace(path));
+  EXPECT_FALSE(fs::exists(left));
+  for (const std::string& other : others) {
+    EXPECT_TRUE(fs::exists(other)) << other;
+  }
+  std::ofstream(left) << "new";
+  ASSERT_TRUE(PrepareToReplace(path));
+  EXPECT_TRUE(fs::exists(left));
 }
 
 TEST_F(ReplaceFileTest, ShowsReadersOneWritersFileWhole) {

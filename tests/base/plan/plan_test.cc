@@ -26,5 +26,20 @@ TEST(BatchPolicyTest, IsOneOfThoseThatTheErrorNames) {
   }
 }
 
+TEST(AccuracyNoteTest, CountsKernelsWithAlgorithmsOfUnknownError) {
+  MeasuredPoint known;
+  known.error_ppt = 1;
+  Profile kernels;
+  kernels.kernels.resize(2);
+  kernels.kernels[0].points = {known, MeasuredPoint()};
+  kernels.kernels[1].points = {known};
+  EXPECT_EQ(AccuracyNote(kernels),
+            "accuracy not measured: 1 of 2 kernels have algorithms of unknown "
+            "error");
+  kernels.kernels[0].points.pop_back();
+  EXPECT_EQ(AccuracyNote(kernels), "");
+  EXPECT_EQ(AccuracyNote(Profile()), "");
+}
+
 }  // namespace
 }  // namespace ucudnn

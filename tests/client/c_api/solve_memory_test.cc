@@ -91,6 +91,9 @@ TEST(SolveMemoryCApiTest, TakesTimesFromAProfile) {
   ASSERT_EQ(measured.status, 0) << measured.text;
   EXPECT_NE(Json::parse(measured.text)["time_us"],
             Json::parse(estimated.text)["time_us"]);
+  EXPECT_THAT(Json::parse(measured.text)["notes"].dump(),
+              HasSubstr("accuracy not measured: 15 of 15 kernels"));
+  EXPECT_FALSE(Json::parse(estimated.text).contains("notes"));
   const Answer other = SolveMemory(
       network, AlexNetRequest({{"profile_network", "vgg"}}), &profile);
   EXPECT_EQ(other.status, 3);

@@ -30,6 +30,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The difference that rounding explains over the few steps of these tests.
 constexpr double kRounding = 1e-5;
@@ -300,6 +301,20 @@ TEST_F(TrainNormalisedTest, ResumesWithTheSameStatisticsOnly) {
   EXPECT_THAT(done.err, HasSubstr("--steps 2 asks for no more"));
 }
 
+TEST_F(TrainTest, NamesTheOutputsOfAModelThatHasSeveral) {
+  std::ofstream(folder_ / "two.onnx")
+      << test::OnnxModel(
+             "g (float[N,3,8,8] x, float[4,3,3,3] w1, float[4,3,3,3] w2)"
+             " => (float[N,4,6,6] left, float[N,4,6,6] right) {"
+             "left = Conv(x, w1) right = Conv(x, w2) }")
+             .SerializeAsString();
+  const test::Finished run =
+      TrainAlone({"--batch", "8", "--network", folder_ / "two.onnx"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("two.onnx: task 'loss': the model computes "
+                                 "left and right; one output"));
+}
+
 TEST_F(TrainTest, KnowsTheImagesOfAModelWhateverItCallsThem) {
   std::ofstream(folder_ / "mnist.onnx")
       << test::OnnxModel(
@@ -430,6 +445,28 @@ TEST_F(TrainTest, TrainsWithinTheBudget) {
   EXPECT_LT(losses.back(), losses.front());
 }
 
+TEST_F(TrainTest, SaysThatMeasurementsHaveNoErrors) {
+  const std::string file = folder_ / "measured.json";
+  const Words words = kFewSteps + Words{"--measurements", file};
+  EXPECT_THAT(Train(1, words)["reason"].get<std::string>(),
+              Not(HasSubstr("accuracy")));
+  Json known = Json::parse(test::FileText(file));
+  for (Json& of_graph : known) {
+    for (Json& task : of_graph["tasks"]) {
+      for (Json& point : task) point.erase("error_ppt");
+    }
+  }
+  std::ofstream(file) << known;
+  EXPECT_THAT(Train(1, words)["reason"].get<std::string>(),
+              HasSubstr("; accuracy not measured: "));
+}
+
+TEST_F(TrainTest, TakesABudgetOfZeroAsAllThatTheDeviceHas) {
+  const Json report = Train(1, kFewSteps + Words{"--memory-budget", "0"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_GT(report["ranks"][0]["budget_bytes"], 0);
+}
+
 TEST_F(TrainTest, ComparesOperatorsWithThePlan) {
   const auto run =
       TrainAlone({"--batch", "4", "--memory-budget", "1MiB", "--recompute",
@@ -502,6 +539,11 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   expect(2, "no.onnx", {"--batch", "8", "--network", folder_ / "no.onnx"});
   for (const char* option : {"--rate", "--momentum", "--time-limit"}) {
     expect(2, "'nan' is given; a number from", {"--batch", "8", option, "nan"});
+  }
+  std::ofstream(folder_ / "file") << "x";
+  for (const char* option : {"--checkpoint", "--measurements", "--graph-out"}) {
+    expect(1, std::string(option) + ": " + (folder_ / "file"),
+           {"--batch", "8", option, folder_ / "file/under"});
   }
   expect(2, "only 7 images", {"--batch", "8", "--images", "7"});
   expect(2, "takes images of 3x16x16",

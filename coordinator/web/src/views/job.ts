@@ -6,7 +6,7 @@ import { deviation } from '../charts/deviation.js';
 import { steps } from '../charts/steps.js';
 import { fill, h, setText } from '../dom.js';
 import * as format from '../format.js';
-import { ranks, terms } from '../requests.js';
+import { planned, ranks, terms } from '../requests.js';
 import { keepParams, link } from '../route.js';
 import { Table } from '../table.js';
 import type { Job, JobRank, JobRevision, StepTimes } from '../types.js';
@@ -151,7 +151,7 @@ function rankTable(): Table<{ job: Job; rank: JobRank }> {
 function jobFacts(job: Job): HTMLElement {
   return facts(
     ['State', jobState(job)],
-    ['Network', job.request ? `${job.request.network}, ${terms(job.request)}` : '–'],
+    ['Network', job.request ? `${planned(job.request)}, ${terms(job.request)}` : '–'],
     ['Ranks', job.request ? ranks(job.request) : format.counted(job.ranks.length, 'rank')],
     ['Plan', [planLink(job.plan_id), ` (revision ${job.revision})`]],
     ['From', `${job.source}${job.reason ? `: ${job.reason}` : ''}`],

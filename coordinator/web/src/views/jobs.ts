@@ -8,7 +8,7 @@ import { h, setText } from '../dom.js';
 import type { Child } from '../dom.js';
 import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
-import { ranks, terms } from '../requests.js';
+import { planned, ranks, terms } from '../requests.js';
 import { link } from '../route.js';
 import { Table } from '../table.js';
 import type { Job } from '../types.js';
@@ -26,7 +26,7 @@ export const kNoJobs = () =>
   );
 
 export function jobName(job: Job): string {
-  return job.name || job.request?.network || 'job';
+  return job.name || (job.request ? planned(job.request) : '') || 'job';
 }
 
 export function jobState(job: Job): HTMLElement {
@@ -34,7 +34,7 @@ export function jobState(job: Job): HTMLElement {
 }
 
 function text({ id, name, state: now, request }: Job): string {
-  return `${id} ${name} ${now} ${request?.network ?? ''}`;
+  return `${id} ${name} ${now} ${request ? planned(request) : ''}`;
 }
 
 // Without `params`, a short table beside others, which has no filter.
@@ -57,11 +57,11 @@ export function jobsTable(empty: Child, params?: URLSearchParams): Table<Job> {
       { title: 'State', sort: (row) => row.state, cell: jobState },
       {
         title: 'Network',
-        sort: (row) => row.request?.network ?? '',
+        sort: (row) => (row.request ? planned(row.request) : ''),
         cell: (row) =>
           row.request
             ? [
-                h('strong', {}, row.request.network),
+                h('strong', {}, planned(row.request)),
                 h('span', { class: 'sub' }, terms(row.request)),
               ]
             : '–',

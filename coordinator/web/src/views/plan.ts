@@ -20,7 +20,7 @@ function planFacts(plan: Plan): HTMLElement {
   const bound =
     plan.lower_bound_us > 0 ? `, bound ${format.time(plan.lower_bound_us)}` : '';
   return facts(
-    ['Network', `${request.network}, revision ${plan.network_revision}`],
+    [request.step ? 'Step' : 'Network', `${request.step || request.network}, revision ${plan.network_revision}`],
     ['Batch', `${format.images(request.batch)}, ${request.precision || 'FP32'} ${request.layout}`],
     ['Workspace', `at most ${limit(request)}, policy ${request.batch_policy || 'powerOfTwo'}`],
     [

@@ -4,7 +4,7 @@ import { api } from '../api.js';
 import { h } from '../dom.js';
 import type { Child } from '../dom.js';
 import * as format from '../format.js';
-import { limitOf, ranks, terms } from '../requests.js';
+import { limitOf, planned, ranks, terms } from '../requests.js';
 import { link } from '../route.js';
 import { Table } from '../table.js';
 import type { Plan } from '../types.js';
@@ -24,7 +24,7 @@ export const kNoPlans = () =>
   );
 
 function text({ id, request }: Plan): string {
-  return `${id} ${request.network} ${request.precision} ${request.device_kinds.join(' ')}`;
+  return `${id} ${planned(request)} ${request.precision} ${request.device_kinds.join(' ')}`;
 }
 
 // Without `params`, a short table beside others, which has no filter.
@@ -43,9 +43,9 @@ export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> 
       },
       {
         title: 'Network',
-        sort: (row) => row.request.network,
+        sort: (row) => planned(row.request),
         cell: (row) => [
-          h('strong', {}, row.request.network),
+          h('strong', {}, planned(row.request)),
           h('span', { class: 'sub' }, terms(row.request)),
         ],
       },

@@ -71,6 +71,24 @@ TEST_F(SolveJointTest, ExplainsSharesInATable) {
               HasSubstr("(optimal); with all of each share in memory"));
 }
 
+TEST_F(SolveJointTest, SaysOfWhichGpuAccuracyIsNotMeasured) {
+  WriteProfileOfUnlikeErrors(folder_ / "known.csv", 16, true);
+  WriteProfileOfUnlikeErrors(folder_ / "unknown.csv", 16, false);
+  const std::string unknown = "K40=8MiB," + (folder_ / "unknown.csv");
+  std::vector<std::string> flags =
+      Flags({"K40," + (folder_ / "known.csv"), unknown});
+  flags.insert(flags.end(), {"--step", "16"});
+  const nlohmann::json answer = SolveJson("joint", flags);
+  EXPECT_EQ(
+      answer["notes"],
+      nlohmann::json({unknown + ": accuracy not measured: 1 of 1 kernels have "
+                                "algorithms of unknown error"}));
+  EXPECT_THAT(answer.dump(), HasSubstr("\"EXACT\""));
+  EXPECT_THAT(Solve("joint", flags).out, HasSubstr("\n" + unknown + ": acc"));
+  flags.insert(flags.end(), {"--max-error", "1e-7"});
+  EXPECT_THAT(Solve("joint", flags).err, HasSubstr("max_error 1e-06 admits"));
+}
+
 TEST_F(SolveJointTest, NamesWhatItCannotUse) {
   const auto refused = [&](const std::string& gpu, int status) {
     const test::Finished run = Solve("joint", Flags({gpu}));

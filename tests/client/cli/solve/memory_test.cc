@@ -18,7 +18,10 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // A chain of three convolutions and one pooling.
 std::string NetworkFile() {
@@ -77,6 +80,36 @@ TEST(SolveMemoryTest, TakesEitherANetworkOrAGraph) {
   const test::Finished both = Solve("memory", flags);
   EXPECT_EQ(both.status, 2);
   EXPECT_THAT(both.err, HasSubstr("excludes"));
+}
+
+TEST(SolveMemoryTest, SaysThatAccuracyIsNotMeasured) {
+  const test::TemporaryFolder folder;
+  WriteProfileOfUnlikeErrors(folder / "known.csv", 32, true);
+  WriteProfileOfUnlikeErrors(folder / "unknown.csv", 32, false);
+  for (const std::string policy : {"vdnn-all", "all"}) {
+    std::vector<std::string> flags = Flags(policy, "1GiB");
+    flags.insert(flags.end(), {"--profile", folder / "known.csv"});
+    EXPECT_FALSE(SolveJson("memory", flags).contains("notes"));
+    EXPECT_THAT(Solve("memory", flags).out, Not(HasSubstr("accuracy")));
+    flags.back() = folder / "unknown.csv";
+    EXPECT_THAT(SolveJson("memory", flags)["notes"],
+                ElementsAre(StartsWith("accuracy not measured: 1 of 1 ")));
+    EXPECT_THAT(Solve("memory", flags).out,
+                HasSubstr("\naccuracy not measured: 1 of 1 kernels"));
+  }
+}
+
+TEST(SolveMemoryTest, BoundsTheErrorsOfAlgorithms) {
+  const test::TemporaryFolder folder;
+  WriteProfileOfUnlikeErrors(folder / "p.csv", 32, true);
+  std::vector<std::string> flags = Flags("baseline", "1GiB");
+  flags.insert(flags.end(), {"--profile", folder / "p.csv"});
+  EXPECT_THAT(SolveJson("memory", flags).dump(), HasSubstr("\"EXACT\""));
+  flags.insert(flags.end(), {"--max-error", "0.1"});
+  EXPECT_THAT(SolveJson("memory", flags).dump(), HasSubstr("\"FAST\""));
+  // The errors of a graph's costs are not known.
+  EXPECT_THAT(Solve("memory", {"--graph", "g.json", "--max-error", "0.1"}).err,
+              HasSubstr("excludes"));
 }
 
 TEST(SolveMemoryTest, ComparesAllPolicies) {

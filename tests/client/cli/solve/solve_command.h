@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,18 @@ namespace ucudnn {
 inline constexpr char kProfileHeader[] =
     "device,network,layer,op,precision,layout,batch,algorithm,math,"
     "workspace_bytes,time_us\n";
+
+// A profile of one convolution, "a", of which FAST errs by 0.01, beyond what
+// rounding explains, or by what is not known.
+inline void WriteProfileOfUnlikeErrors(const std::string& path, int batch,
+                                       bool known) {
+  std::string header(kProfileHeader);
+  header.insert(header.size() - 1, ",error");
+  std::ofstream(path) << header << "d,n,a,forward,FP32,NCHW," << batch
+                      << ",FAST,FMA,0,10," << (known ? "0.01" : "")
+                      << "\nd,n,a,forward,FP32,NCHW," << batch
+                      << ",EXACT,FMA,0,20,1e-6\n";
+}
 
 inline test::Finished Solve(const std::string& problem,
                             std::vector<std::string> flags) {

@@ -185,6 +185,20 @@ TEST(SolveCliTest, ListsAFrontByRisingWorkspace) {
   EXPECT_EQ(plan["kernels"][0]["micro_batches"], front.back()["micro_batches"]);
 }
 
+TEST(SolveCliTest, SaysThatTheAccuracyOfAFrontIsNotMeasured) {
+  const test::TemporaryFolder folder;
+  std::vector<std::string> flags = {"--profile", folder / "p.csv",    "--batch",
+                                    "4",         "--workspace-limit", "0"};
+  WriteProfileOfUnlikeErrors(folder / "p.csv", 4, true);
+  EXPECT_FALSE(SolveJson("pareto", flags).contains("notes"));
+  EXPECT_THAT(Solve("pareto", flags).out, Not(HasSubstr("accuracy")));
+  WriteProfileOfUnlikeErrors(folder / "p.csv", 4, false);
+  EXPECT_THAT(SolveJson("pareto", flags)["notes"].dump(),
+              HasSubstr("accuracy not measured: 1 of 1 kernels"));
+  EXPECT_THAT(Solve("pareto", flags).out,
+              HasSubstr("\naccuracy not measured: 1 of 1 kernels"));
+}
+
 TEST(SolveCliTest, RefusesAFrontForSeveralKernels) {
   const Finished run =
       Solve("pareto", {"--profile", kAllSizes, "--batch", "256",
@@ -206,6 +220,9 @@ TEST(SolveCliTest, ASharedArenaIsWorkspaceReuseOnAChain) {
   EXPECT_EQ(shared["total_time_us"], reuse["total_time_us"]);
   EXPECT_EQ(shared["undivided_time_us"], reuse["undivided_time_us"]);
   EXPECT_LE(shared["total_workspace_bytes"], 64 << 20);
+  EXPECT_EQ(shared["notes"].back(), reuse["notes"][0]);
+  EXPECT_THAT(Solve("ws", with_network).out,
+              HasSubstr("\naccuracy not measured: 15 of 15 kernels"));
   for (std::size_t k = 0; k < reuse["kernels"].size(); ++k) {
     EXPECT_EQ(shared["kernels"][k]["offset_bytes"], 0);
     EXPECT_EQ(shared["kernels"][k]["micro_batches"],
@@ -281,7 +298,8 @@ TEST(SolveCliTest, ExitsWith2NamingTheFlagTheValueAndWhatIsAccepted) {
          {Bad{"--op", "sideways", "backward_data"},
           Bad{"--precision", "FP31", "TRUE_HALF"},
           Bad{"--layout", "NWHC", "NHWC"}, Bad{"--batch", "0", "1 to 16777216"},
-          Bad{"--batch", "-3", "1 to 16777216"}, Bad{"--batch", "1e3", "1 to 16777216"},
+          Bad{"--batch", "-3", "1 to 16777216"},
+          Bad{"--batch", "1e3", "1 to 16777216"},
           Bad{"--batch", "99999999999999999999", "1 to 16777216"},
           Bad{"--workspace-limit", "64 apples", "8MiB"},
           Bad{"--workspace-limit", "-1", "8MiB"},

@@ -21,17 +21,12 @@ from typing import (
     Tuple,
 )
 
-import torch
-
-from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
 from ucudnn.torch.compiled.calibrating import Scales
 from ucudnn.torch.compiled.describing import Description, Segment
+from ucudnn.torch.reserve import naming_least, with_slack
 
 _SECONDS = 20.0
-# What a step on a GPU may need more the next time: one in so many bytes, and a MiB.
-_BETWEEN = 50
-_SLACK = 1 << 20
 
 
 @dataclass
@@ -140,32 +135,16 @@ def fastest(step: Step, budget: Optional[int], way: Way = Way()) -> Choice:
     if budget is None or plain.peak <= budget:
         stay: List[Optional[Layout]] = [None] * len(step.ranges)
         return Choice(stay, plain, plain, forward_us, plain.us, False, step.scales)
-    try:
+    needed = with_slack if step.device.type == "cuda" else int
+    with naming_least("compile", budget, needed):
         answer = _solved(step, budget, way)
         if way.host_budget is not None and step.pinned(answer) > way.host_budget:
             answer = _solved(step, budget, way._replace(link=None))
-    except NoPlan as error:
-        if error.least is None:
-            raise
-        least = error.least
-        if step.device.type == "cuda":
-            least += least // _BETWEEN + _SLACK
-        raise NoPlan(
-            f"compile: budget: {budget} bytes; the least that is accepted is {least}",
-            least,
-        ) from error
     predicted, layouts = step.followed(answer)
     return Choice(
         layouts, predicted, plain, forward_us, answer.lower_bound_us, answer.cut_off,
         step.scales, step.pinned(answer),
     )  # fmt: skip
-
-
-def without_slack(budget: int, device: torch.device) -> int:
-    """The bytes that may be predicted of steps that are within a budget."""
-    if device.type != "cuda":
-        return budget
-    return -(-max(0, budget - _SLACK) * _BETWEEN // (_BETWEEN + 1))
 
 
 def between(some: Step, others: Step, part: float) -> Optional[Step]:

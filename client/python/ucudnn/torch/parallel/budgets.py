@@ -13,11 +13,12 @@ from ucudnn.sizes import parse_size, size_text
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import backend
 from ucudnn.torch.compiled.memory import free_budget
-from ucudnn.torch.compiled.planning import Choice, Step, between, without_slack
+from ucudnn.torch.compiled.planning import Choice, Step, between
 from ucudnn.torch.compiled.recording import UNBOUNDED, Recorder
 from ucudnn.torch.devices import Device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
 from ucudnn.torch.profiling import StepProfile, median_ms, occupied, out_of_memory
+from ucudnn.torch.reserve import without_slack
 
 Loss = Callable[[Any, int], torch.Tensor]
 _MOST_STEPS = 100  # until a plan is settled
@@ -216,7 +217,8 @@ class PlannedSteps:
 
     def _plan(self, batch: int) -> Choice:
         if batch not in self._choices:
-            within = without_slack(self._bound, self._device.device)
+            on_gpu = self._device.device.type == "cuda"
+            within = without_slack(self._bound) if on_gpu else self._bound
             self._choices[batch] = self._recorder.within(self._step(batch), within)
         return self._choices[batch]
 

@@ -9,6 +9,7 @@ import torch
 
 from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
+from ucudnn.torch.reserve import naming_least, with_slack
 from ucudnn.torch.saved.describing import Description, described
 from ucudnn.torch.saved.links import Rates
 from ucudnn.torch.saved.recorded import Recording
@@ -17,10 +18,6 @@ from ucudnn.torch.saved.recorded import Recording
 # be a MiB larger than asked for; they differ from one step to the next. Steps took
 # up to 1.3 % more than predicted.
 _RESERVED = 64
-# What a recording on a GPU may need more than another of the same step: one in so many
-# of its bytes, and a MiB. Steps of ViT-B and of a 3-D U-Net needed up to 1 %.
-_BETWEEN = 50
-_SLACK = 1 << 20
 
 
 class Solved(NamedTuple):
@@ -78,7 +75,8 @@ def _solved(
     """The answer within the budget, or on a GPU within what the allocator leaves
     of it."""
     within = without_reserve(budget) if gpu else budget
-    try:
+    needed = (lambda least: with_reserve(with_slack(least))) if gpu else int
+    with naming_least("memory", budget, needed):
         return solve_recorded_step(
             step,
             within,
@@ -86,13 +84,3 @@ def _solved(
             recompute="recompute" in ways,
             time_limit=30,
         )
-    except NoPlan as error:
-        if error.least is None:
-            raise
-        least = error.least
-        if gpu:
-            least = with_reserve(least + least // _BETWEEN + _SLACK)
-        raise NoPlan(
-            f"memory: budget: {budget} bytes; the least that is accepted is {least}",
-            least,
-        ) from error
