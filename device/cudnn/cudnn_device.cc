@@ -166,8 +166,7 @@ class CudnnDevice : public Device {
         listing_threads_(listing_threads) {}
   Status Wait();
   // Fills in info_ except for the multiprocessors.
-  Status Describe(const Libraries& libraries, CUdevice device,
-                  std::string_view name);
+  Status Describe(const Libraries& libraries, CUdevice device);
   // Fills in the rest from the context.
   Status Finish(const Libraries& libraries);
 
@@ -187,15 +186,12 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
                                                   int ordinal,
                                                   const CudnnOptions& options) {
   const DriverApi& driver = libraries.driver;
-  const std::string name = fmt::format("GPU {}", ordinal);
-  CUdevice device = 0;
-  if (const CUresult got = driver.DeviceGet(&device, ordinal);
-      got != CUDA_SUCCESS) {
-    return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
-  }
   std::unique_ptr<CudnnDevice> result(
       new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
-  UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
+  CUdevice device = 0;
+  Status known = cudnn::Call(driver, driver.DeviceGet, &device, ordinal);
+  if (known) known = result->Describe(libraries, device);
+  if (!known) return Within(fmt::format("GPU {}", ordinal), known.error());
   const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);
   UCUDNN_ASSIGN_OR_RETURN(
@@ -216,33 +212,24 @@ Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(
       new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
   UCUDNN_ASSIGN_OR_RETURN(result->context_,
                           GpuContext::Adopt(driver, context, "the GPU"));
-  UCUDNN_RETURN_IF_ERROR(
-      result->Describe(libraries, result->context_->device(), "the GPU"));
+  const CUdevice device = result->context_->device();
+  if (const Status known = result->Describe(libraries, device); !known) {
+    return Within("the GPU", known.error());
+  }
   UCUDNN_RETURN_IF_ERROR(result->Finish(libraries));
   return result;
 }
 
-Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
-                             std::string_view name) {
-  const auto check = [&](CUresult result, std::string_view call) -> Status {
-    if (result == CUDA_SUCCESS) return {};
-    return Within(name, cudnn::DescribeError(driver_, result, call));
-  };
-  if (const Status code = CheckCode(libraries, device); !code) {
-    return Within(name, code.error());
-  }
+Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device) {
+  UCUDNN_RETURN_IF_ERROR(CheckCode(libraries, device));
   int cuda = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DriverGetVersion(&cuda), "cuDriverGetVersion"));
+  UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver_, driver_.DriverGetVersion, &cuda));
   int l2 = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DeviceGetAttribute(&l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
-                                       device),
-            "cuDeviceGetAttribute"));
+  UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver_, driver_.DeviceGetAttribute, &l2,
+                                     CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+                                     device));
   cache_ = Bytes(std::max(l2, 0));
-  if (auto id = cudnn::UuidOf(driver_, device); !id) {
-    return Within(name, std::move(id).error());
-  }
+  UCUDNN_RETURN_IF_ERROR(cudnn::UuidOf(driver_, device));
   info_ = Name(libraries, device);
   info_.kind.model += MpsShare();
   info_.driver =
@@ -277,8 +264,7 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     std::size_t free = 0;
     std::size_t total = 0;
-    UCUDNN_RETURN_IF_ERROR(
-        context_->Check(driver_.MemGetInfo(&free, &total), "cuMemGetInfo"));
+    UCUDNN_RETURN_IF_ERROR(context_->Call(driver_.MemGetInfo, &free, &total));
     return Fail(Code::kResourceExhausted, "{}: {} requested, {} of {} free",
                 info_.id, HumanBytes(size),
                 HumanBytes(Bytes(static_cast<std::int64_t>(free))),
@@ -289,9 +275,8 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
                       [context = context_.get()](void* data) {
                         // In a lost context nothing can be released.
                         if (const auto inside = context->Enter()) {
-                          (void)context->Check(
-                              context->driver().MemFree(Address(data)),
-                              "cuMemFree");
+                          (void)context->Call(context->driver().MemFree,
+                                              Address(data));
                         }
                       });
 }
@@ -304,14 +289,12 @@ Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
   void* memory = nullptr;
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemHostAlloc(&memory, static_cast<std::size_t>(size.count()),
-                           CU_MEMHOSTALLOC_PORTABLE),
-      "cuMemHostAlloc"));
+  UCUDNN_RETURN_IF_ERROR(context_->Call(driver_.MemHostAlloc, &memory,
+                                        static_cast<std::size_t>(size.count()),
+                                        CU_MEMHOSTALLOC_PORTABLE));
   return DeviceBuffer(memory, size, [context = context_.get()](void* data) {
     if (const auto inside = context->Enter()) {
-      (void)context->Check(context->driver().MemFreeHost(data),
-                           "cuMemFreeHost");
+      (void)context->Call(context->driver().MemFreeHost, data);
     }
   });
 }
@@ -319,33 +302,27 @@ Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
 Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
   if (size == Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemcpyHtoDAsync(Address(device), host,
-                              static_cast<std::size_t>(size.count()),
-                              context_->stream()),
-      "cuMemcpyHtoDAsync"));
+  UCUDNN_RETURN_IF_ERROR(context_->Call(
+      driver_.MemcpyHtoDAsync, Address(device), host,
+      static_cast<std::size_t>(size.count()), context_->stream()));
   return Wait();  // the copy reads the host's memory until then
 }
 
 Status CudnnDevice::Download(void* host, const void* device, Bytes size) {
   if (size == Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemcpyDtoHAsync(host, Address(device),
-                              static_cast<std::size_t>(size.count()),
-                              context_->stream()),
-      "cuMemcpyDtoHAsync"));
+  UCUDNN_RETURN_IF_ERROR(context_->Call(
+      driver_.MemcpyDtoHAsync, host, Address(device),
+      static_cast<std::size_t>(size.count()), context_->stream()));
   return Wait();
 }
 
 Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
   if (size == Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return context_->Check(
-      driver_.MemsetD8Async(Address(device), byte,
-                            static_cast<std::size_t>(size.count()),
-                            context_->stream()),
-      "cuMemsetD8Async");
+  return context_->Call(driver_.MemsetD8Async, Address(device), byte,
+                        static_cast<std::size_t>(size.count()),
+                        context_->stream());
 }
 
 Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
@@ -383,8 +360,7 @@ Status CudnnDevice::Synchronize() {
 }
 
 Status CudnnDevice::Wait() {
-  return context_->Check(driver_.StreamSynchronize(context_->stream()),
-                         "cuStreamSynchronize");
+  return context_->Call(driver_.StreamSynchronize, context_->stream());
 }
 
 std::string CudnnDevice::BusyWith() {

@@ -13,12 +13,10 @@ Result<std::unique_ptr<FlatTensor>> FlatTensor::Create(CudnnHandle& handle,
   const std::array<int, 4> strides = {columns, columns, columns, 1};
   const CudnnApi& api = handle.api();
   UCUDNN_RETURN_IF_ERROR(
-      handle.Check(api.CreateTensorDescriptor(&result->descriptor_),
-                   "cudnnCreateTensorDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(
-      handle.Check(api.SetTensorNdDescriptor(result->descriptor_, type, 4,
-                                             dims.data(), strides.data()),
-                   "cudnnSetTensorNdDescriptor"));
+      handle.Call(api.CreateTensorDescriptor, &result->descriptor_));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetTensorNdDescriptor,
+                                     result->descriptor_, type, 4, dims.data(),
+                                     strides.data()));
   return result;
 }
 
@@ -42,17 +40,14 @@ FlatTensor::~FlatTensor() {
 }
 
 Status FlatTensor::Scale(void* data, float factor) const {
-  return handle_.Check(
-      handle_.api().ScaleTensor(handle_.get(), descriptor_, data, &factor),
-      "cudnnScaleTensor");
+  return handle_.Call(handle_.api().ScaleTensor, handle_.get(), descriptor_,
+                      data, &factor);
 }
 
 Status FlatTensor::Add(float alpha, const void* addend, float beta,
                        void* data) const {
-  return handle_.Check(
-      handle_.api().AddTensor(handle_.get(), &alpha, descriptor_, addend, &beta,
-                              descriptor_, data),
-      "cudnnAddTensor");
+  return handle_.Call(handle_.api().AddTensor, handle_.get(), &alpha,
+                      descriptor_, addend, &beta, descriptor_, data);
 }
 
 }  // namespace ucudnn::cudnn

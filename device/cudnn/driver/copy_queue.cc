@@ -8,9 +8,8 @@ Result<std::unique_ptr<DriverCopyQueue>> DriverCopyQueue::Create(
     GpuContext& context) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
   CUstream stream = nullptr;
-  UCUDNN_RETURN_IF_ERROR(context.Check(
-      context.driver().StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-      "cuStreamCreate"));
+  UCUDNN_RETURN_IF_ERROR(context.Call(context.driver().StreamCreate, &stream,
+                                      CU_STREAM_NON_BLOCKING));
   return std::unique_ptr<DriverCopyQueue>(new DriverCopyQueue(context, stream));
 }
 
@@ -24,19 +23,17 @@ DriverCopyQueue::~DriverCopyQueue() {
 Status DriverCopyQueue::Upload(void* device, const void* host, Bytes size) {
   if (size <= Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(context_.driver().MemcpyHtoDAsync(
-                            reinterpret_cast<CUdeviceptr>(device), host,
-                            static_cast<std::size_t>(size.count()), stream_),
-                        "cuMemcpyHtoDAsync");
+  return context_.Call(context_.driver().MemcpyHtoDAsync,
+                       reinterpret_cast<CUdeviceptr>(device), host,
+                       static_cast<std::size_t>(size.count()), stream_);
 }
 
 Status DriverCopyQueue::Download(void* host, const void* device, Bytes size) {
   if (size <= Bytes()) return {};
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(context_.driver().MemcpyDtoHAsync(
-                            host, reinterpret_cast<CUdeviceptr>(device),
-                            static_cast<std::size_t>(size.count()), stream_),
-                        "cuMemcpyDtoHAsync");
+  return context_.Call(context_.driver().MemcpyDtoHAsync, host,
+                       reinterpret_cast<CUdeviceptr>(device),
+                       static_cast<std::size_t>(size.count()), stream_);
 }
 
 Status DriverCopyQueue::Set(Event& event) {
@@ -51,8 +48,7 @@ Status DriverCopyQueue::WaitFor(Event& event) {
 
 Status DriverCopyQueue::Synchronize() {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(context_.driver().StreamSynchronize(stream_),
-                        "cuStreamSynchronize");
+  return context_.Call(context_.driver().StreamSynchronize, stream_);
 }
 
 }  // namespace ucudnn::cudnn

@@ -12,11 +12,19 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Sets `*pointer` to `symbol`, or to null if the library does not have it.
-template <class T>
-bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
-  *pointer = reinterpret_cast<T>(library.Find(symbol));
-  return *pointer != nullptr;
+// Sets `*function` to `symbol`, or to null if the library does not have it.
+template <class... P, class R>
+bool Bind(const SharedLibrary& library, const char* symbol,
+          R (**function)(P...)) {
+  *function = reinterpret_cast<R (*)(P...)>(library.Find(symbol));
+  return *function != nullptr;
+}
+
+template <class Type>
+bool Bind(const SharedLibrary& library, const char* symbol,
+          Function<Type>* function) {
+  *function = reinterpret_cast<Type*>(library.Find(symbol));
+  return *function != nullptr;
 }
 
 // The text of a function's name after the headers' macros have renamed it:

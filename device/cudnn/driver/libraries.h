@@ -30,6 +30,7 @@
 
 #include "base/result.h"
 #include "base/service/shared_library.h"
+#include "device/cudnn/driver/function.h"
 #include "device/cudnn/driver/nvml_types.h"
 
 #if CUDNN_MAJOR < 9 || CUDA_VERSION < 12040
@@ -163,16 +164,17 @@ namespace ucudnn::cudnn {
   X(BackendFinalize, cudnnBackendFinalize)                                     \
   X(BackendExecute, cudnnBackendExecute)
 
-// One pointer for each function, of the type that the header declares.
+// Each function is of the type that the header declares.
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
-#define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
+#define UCUDNN_MEMBER(member, function) \
+  Function<decltype(::function)> member{#function};
 struct DriverApi {
   UCUDNN_DRIVER_NAMING_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
   // Optional; its first version, which tells a MIG instance's GPU where the
   // second one tells the instance.
-  decltype(&cuDeviceGetUuid) DeviceGetGpuUuid = nullptr;
+  Function<decltype(cuDeviceGetUuid)> DeviceGetGpuUuid{"cuDeviceGetUuid"};
   // Optional; in the form that CUDA 11.3 introduced, since newer headers
   // declare another one.
   CUresult(CUDAAPI* StreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*,

@@ -6,7 +6,7 @@ namespace ucudnn::cudnn {
 namespace {
 
 #define UCUDNN_BIND(member, function)                          \
-  api.member = reinterpret_cast<decltype(api.member)>(         \
+  api.member = reinterpret_cast<decltype(&::function)>(        \
       libraries->cudnn_library->Find(#function));              \
   if (api.member == nullptr) {                                 \
     return Fail(Code::kUnimplemented, "{} has no function {}", \

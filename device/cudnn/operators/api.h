@@ -7,6 +7,7 @@
 #include <cudnn.h>
 
 #include "base/result.h"
+#include "device/cudnn/driver/function.h"
 
 namespace ucudnn::cudnn {
 
@@ -33,7 +34,8 @@ namespace ucudnn::cudnn {
   X(SoftmaxForward, cudnnSoftmaxForward)
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): declares a name
-#define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
+#define UCUDNN_MEMBER(member, function) \
+  Function<decltype(::function)> member{#function};
 struct OperatorApi {
   UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_MEMBER)
 };
