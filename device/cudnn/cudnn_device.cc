@@ -136,25 +136,63 @@ class CudnnDevice : public Device {
   }
   Result<DeviceBuffer> Allocate(Bytes size) override;
   Result<DeviceBuffer> AllocateHost(Bytes size) override;
-  Status Upload(void* device, const void* host, Bytes size) override;
-  Status Download(void* host, const void* device, Bytes size) override;
-  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
-    return cudnn::DriverCopyQueue::Create(*context_);
+  Status Upload(void* device, const void* host, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_RETURN_IF_ERROR(cudnn::EnqueueUpload(*context_, context_->stream(),
+                                                device, host, size));
+    return Synchronize();  // the copy reads the host's memory until then
   }
-  Status Fill(void* device, unsigned char byte, Bytes size) override;
-  Status Scale(float* device, std::int64_t count, float factor) override;
-  Result<Nanoseconds> Time(const std::function<Status()>& work) override;
+  Status Download(void* host, const void* device, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_RETURN_IF_ERROR(cudnn::EnqueueDownload(*context_, context_->stream(),
+                                                  host, device, size));
+    return Synchronize();
+  }
+  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
+    return cudnn::CreateCopyQueue(*context_);
+  }
+  Status Fill(void* device, unsigned char byte, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return context_->Call(driver_.MemsetD8Async, Address(device), byte,
+                          static_cast<std::size_t>(size.count()),
+                          context_->stream());
+  }
+  Status Scale(float* device, std::int64_t count, float factor) override {
+    if (count == 0) return {};
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto tensor,
+        cudnn::FlatTensor::Create(*handle_, count, CUDNN_DATA_FLOAT));
+    return tensor->Scale(device, factor);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return timer_->Time(work);
+  }
   Result<EnqueuedTime> TimeEnqueued(
-      const std::function<Status()>& work) override;
+      const std::function<Status()>& work) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return timer_->TimeEnqueued(work);
+  }
   bool can_capture() const override { return cudnn::HasGraphs(driver_); }
   Result<std::unique_ptr<CapturedWork>> Capture(
       const std::function<Status()>& work,
       std::unique_ptr<CapturedWork> replaced) override {
     return cudnn::CaptureWork(*context_, work, std::move(replaced));
   }
-  Result<std::unique_ptr<Event>> MakeEvent() override;
-  Status WaitFor(Event& event) override;
-  Status Synchronize() override;
+  Result<std::unique_ptr<Event>> MakeEvent() override {
+    return DriverEvent::Create(*context_);
+  }
+  Status WaitFor(Event& event) override {
+    UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours,
+                            cudnn::DriverEventOf(event));
+    return ours->WaitIn(context_->stream());
+  }
+  Status Synchronize() override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return context_->Call(driver_.StreamSynchronize, context_->stream());
+  }
   std::string BusyWith() override;
 
   CudnnHandle& handle() { return *handle_; }
@@ -164,7 +202,6 @@ class CudnnDevice : public Device {
       : driver_(driver),
         families_(families),
         listing_threads_(listing_threads) {}
-  Status Wait();
   // Fills in info_ except for the multiprocessors.
   Status Describe(const Libraries& libraries, CUdevice device);
   // Fills in the rest from the context.
@@ -297,70 +334,6 @@ Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
       (void)context->Call(context->driver().MemFreeHost, data);
     }
   });
-}
-
-Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Call(
-      driver_.MemcpyHtoDAsync, Address(device), host,
-      static_cast<std::size_t>(size.count()), context_->stream()));
-  return Wait();  // the copy reads the host's memory until then
-}
-
-Status CudnnDevice::Download(void* host, const void* device, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Call(
-      driver_.MemcpyDtoHAsync, host, Address(device),
-      static_cast<std::size_t>(size.count()), context_->stream()));
-  return Wait();
-}
-
-Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return context_->Call(driver_.MemsetD8Async, Address(device), byte,
-                        static_cast<std::size_t>(size.count()),
-                        context_->stream());
-}
-
-Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
-  if (count == 0) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto tensor,
-      cudnn::FlatTensor::Create(*handle_, count, CUDNN_DATA_FLOAT));
-  return tensor->Scale(device, factor);
-}
-
-Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return timer_->Time(work);
-}
-
-Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
-    const std::function<Status()>& work) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return timer_->TimeEnqueued(work);
-}
-
-Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {
-  return DriverEvent::Create(*context_);
-}
-
-Status CudnnDevice::WaitFor(Event& event) {
-  UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours, cudnn::DriverEventOf(event));
-  return ours->WaitIn(context_->stream());
-}
-
-Status CudnnDevice::Synchronize() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return Wait();
-}
-
-Status CudnnDevice::Wait() {
-  return context_->Call(driver_.StreamSynchronize, context_->stream());
 }
 
 std::string CudnnDevice::BusyWith() {

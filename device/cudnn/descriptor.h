@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include <memory>
+#include <span>
 #include <type_traits>
 
 #include "base/result.h"
@@ -23,6 +24,20 @@ Result<Owned<T>> Create(CudnnHandle& handle,
   T descriptor = nullptr;
   UCUDNN_RETURN_IF_ERROR(handle.Call(create, &descriptor));
   return Owned<T>(descriptor, destroy.pointer());
+}
+
+// A tensor with these strides, in elements.
+inline Result<Owned<cudnnTensorDescriptor_t>> CreateTensor(
+    CudnnHandle& handle, cudnnDataType_t type, std::span<const int> dims,
+    std::span<const int> strides) {
+  const CudnnApi& api = handle.api();
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto tensor,
+      Create(handle, api.CreateTensorDescriptor, api.DestroyTensorDescriptor));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetTensorNdDescriptor, tensor.get(),
+                                     type, static_cast<int>(dims.size()),
+                                     dims.data(), strides.data()));
+  return tensor;
 }
 
 }  // namespace ucudnn::cudnn

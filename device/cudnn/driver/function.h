@@ -14,7 +14,9 @@ class Function;
 template <class R, class... P>
 class Function<R(P...)> {
  public:
-  explicit constexpr Function(const char* name) : name_(name) {}
+  // Libraries without it may have it under its `old_name`.
+  explicit constexpr Function(const char* name, const char* old_name = nullptr)
+      : name_(name), old_name_(old_name) {}
   // Null if the library does not have it.
   Function& operator=(R (*found)(P...)) {
     pointer_ = found;
@@ -25,10 +27,12 @@ class Function<R(P...)> {
   bool operator==(std::nullptr_t) const { return pointer_ == nullptr; }
 
   const char* name() const { return name_; }
+  const char* old_name() const { return old_name_; }
   auto pointer() const { return pointer_; }
 
  private:
   const char* name_;
+  const char* old_name_;
   R (*pointer_)(P...) = nullptr;
 };
 

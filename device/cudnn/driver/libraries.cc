@@ -106,6 +106,7 @@ Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
                 CudnnFullVersion(version), library.path());
   }
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_BIND)
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
   UCUDNN_BIND_OPTIONAL(GetLastErrorString, cudnnGetLastErrorString)
   return bound;
 }
@@ -114,33 +115,18 @@ Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
 #undef UCUDNN_BIND_OPTIONAL
 
 void BindNvml(const SharedLibrary& library, NvmlApi* api) {
-  (void)Bind(library, "nvmlInit_v2", &api->Init);
-  (void)Bind(library, "nvmlErrorString", &api->ErrorString);
-  (void)Bind(library, "nvmlSystemGetDriverVersion",
-             &api->SystemGetDriverVersion);
-  (void)Bind(library, "nvmlDeviceGetHandleByUUID", &api->DeviceGetHandleByUuid);
-  (void)Bind(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
-             &api->DeviceGetGpuOfMig);
-  // The third version has the second one's entries.
-  if (!Bind(library, "nvmlDeviceGetComputeRunningProcesses_v3",
-            &api->DeviceGetComputeRunningProcesses)) {
-    (void)Bind(library, "nvmlDeviceGetComputeRunningProcesses_v2",
-               &api->DeviceGetComputeRunningProcesses);
-  }
-  (void)Bind(library, "nvmlDeviceGetClockInfo", &api->DeviceGetClockInfo);
-  (void)Bind(library, "nvmlDeviceGetEnforcedPowerLimit",
-             &api->DeviceGetEnforcedPowerLimit);
-  (void)Bind(library, "nvmlDeviceGetPowerManagementDefaultLimit",
-             &api->DeviceGetDefaultPowerLimit);
-  (void)Bind(library, "nvmlDeviceGetApplicationsClock",
-             &api->DeviceGetApplicationsClock);
-  (void)Bind(library, "nvmlDeviceGetDefaultApplicationsClock",
-             &api->DeviceGetDefaultApplicationsClock);
-  if (!Bind(library, "nvmlDeviceGetCurrentClocksEventReasons",
-            &api->DeviceGetThrottleReasons)) {
-    (void)Bind(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
-               &api->DeviceGetThrottleReasons);
-  }
+  const auto bind = [&](auto&... functions) {
+    ((Bind(library, functions.name(), &functions) ||
+      (functions.old_name() != nullptr &&
+       Bind(library, functions.old_name(), &functions))),
+     ...);
+  };
+  bind(api->Init, api->ErrorString, api->SystemGetDriverVersion,
+       api->DeviceGetHandleByUuid, api->DeviceGetGpuOfMig,
+       api->DeviceGetComputeRunningProcesses, api->DeviceGetClockInfo,
+       api->DeviceGetEnforcedPowerLimit, api->DeviceGetDefaultPowerLimit,
+       api->DeviceGetApplicationsClock, api->DeviceGetDefaultApplicationsClock,
+       api->DeviceGetThrottleReasons);
 }
 
 void LoadNvml(const std::vector<std::string>& directories,
@@ -223,6 +209,16 @@ Result<const Libraries*> LoadedLibraries() {
   if (!found) return tl::unexpected<Error>(found.error());
   if (!found->usable) return tl::unexpected<Error>(found->usable.error());
   return &*found;
+}
+
+Status CheckOperators(const CudnnApi& cudnn) {
+#define UCUDNN_CHECK_BOUND(member, function)                               \
+  if (cudnn.member == nullptr) {                                           \
+    return Fail(Code::kUnimplemented, "cuDNN has no function " #function); \
+  }
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_CHECK_BOUND)
+#undef UCUDNN_CHECK_BOUND
+  return {};
 }
 
 Status CheckCapability(std::size_t version, int capability) {

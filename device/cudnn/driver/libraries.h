@@ -164,6 +164,30 @@ namespace ucudnn::cudnn {
   X(BackendFinalize, cudnnBackendFinalize)                                     \
   X(BackendExecute, cudnnBackendExecute)
 
+// Of operators other than convolutions: deprecated, but present in versions 8
+// and 9. Null if cuDNN does not have them.
+#define UCUDNN_OPERATOR_FUNCTIONS(X)                                 \
+  X(CreateActivation, cudnnCreateActivationDescriptor)               \
+  X(SetActivation, cudnnSetActivationDescriptor)                     \
+  X(DestroyActivation, cudnnDestroyActivationDescriptor)             \
+  X(ActivationForward, cudnnActivationForward)                       \
+  X(ActivationBackward, cudnnActivationBackward)                     \
+  X(CreatePooling, cudnnCreatePoolingDescriptor)                     \
+  X(SetPooling, cudnnSetPoolingNdDescriptor)                         \
+  X(DestroyPooling, cudnnDestroyPoolingDescriptor)                   \
+  X(CreateLocalResponse, cudnnCreateLRNDescriptor)                   \
+  X(SetLocalResponse, cudnnSetLRNDescriptor)                         \
+  X(DestroyLocalResponse, cudnnDestroyLRNDescriptor)                 \
+  X(LocalResponseForward, cudnnLRNCrossChannelForward)               \
+  X(LocalResponseBackward, cudnnLRNCrossChannelBackward)             \
+  X(PoolingForward, cudnnPoolingForward)                             \
+  X(PoolingBackward, cudnnPoolingBackward)                           \
+  X(NormalisationForward, cudnnBatchNormalizationForwardTraining)    \
+  X(NormalisationBackward, cudnnBatchNormalizationBackward)          \
+  X(NormalisationInference, cudnnBatchNormalizationForwardInference) \
+  X(BiasBackward, cudnnConvolutionBackwardBias)                      \
+  X(SoftmaxForward, cudnnSoftmaxForward)
+
 // Each function is of the type that the header declares.
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
 #define UCUDNN_MEMBER(member, function) \
@@ -187,6 +211,7 @@ struct DriverApi {
 };
 struct CudnnApi {
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_MEMBER(GetLastErrorString, cudnnGetLastErrorString)  // null in 8
 };
 #undef UCUDNN_MEMBER
@@ -218,6 +243,9 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
 const Result<Libraries>& FoundLibraries();
 // Those that can be used; else the error, or why they cannot.
 Result<const Libraries*> LoadedLibraries();
+
+// kUnimplemented, naming the function, if cuDNN lacks one of the operators'.
+Status CheckOperators(const CudnnApi& cudnn);
 
 // Whether cuDNN `version` has code for GPUs of this compute capability (37 for
 // 3.7). kUnimplemented says which version has.

@@ -28,16 +28,11 @@ Ints ToInts(const std::array<std::int64_t, n>& values) {
 Result<Owned<cudnnTensorDescriptor_t>> Tensor(CudnnHandle& handle,
                                               const TensorShape& shape,
                                               cudnnDataType_t type) {
-  const CudnnApi& api = handle.api();
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto descriptor,
-      Create(handle, api.CreateTensorDescriptor, api.DestroyTensorDescriptor));
+  const auto rank = static_cast<std::size_t>(shape.rank);
   const Ints dims = ToInts(shape.dims);
   const Ints strides = ToInts(shape.strides);
-  UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetTensorNdDescriptor,
-                                     descriptor.get(), type, shape.rank,
-                                     dims.data(), strides.data()));
-  return descriptor;
+  return CreateTensor(handle, type, std::span(dims).first(rank),
+                      std::span(strides).first(rank));
 }
 
 Result<Owned<cudnnFilterDescriptor_t>> Filter(CudnnHandle& handle,

@@ -9,7 +9,6 @@
 #include "device/cudnn/descriptor.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/operators/api.h"
 #include "device/cudnn/operators/kernels.h"
 
 namespace ucudnn {
@@ -68,19 +67,20 @@ class CudnnOperators final : public Operators {
  public:
   static Result<std::unique_ptr<Operators>> Make(Device& device,
                                                  CudnnHandle& handle) {
-    UCUDNN_ASSIGN_OR_RETURN(const OperatorApi* api, LoadedOperators());
+    const CudnnApi& api = handle.api();
+    UCUDNN_RETURN_IF_ERROR(CheckOperators(api));
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
-    UCUDNN_ASSIGN_OR_RETURN(auto relu, Create(handle, api->CreateActivation,
-                                              api->DestroyActivation));
-    UCUDNN_RETURN_IF_ERROR(handle.Call(api->SetActivation, relu.get(),
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto relu, Create(handle, api.CreateActivation, api.DestroyActivation));
+    UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetActivation, relu.get(),
                                        CUDNN_ACTIVATION_RELU,
                                        CUDNN_PROPAGATE_NAN, 0));
     UCUDNN_ASSIGN_OR_RETURN(auto kernels, Kernels::Load(handle));
     return std::make_unique<CudnnOperators>(
-        device, handle, *api, std::move(relu), std::move(kernels));
+        device, handle, api, std::move(relu), std::move(kernels));
   }
 
-  CudnnOperators(Device& device, CudnnHandle& handle, const OperatorApi& api,
+  CudnnOperators(Device& device, CudnnHandle& handle, const CudnnApi& api,
                  Owned<cudnnActivationDescriptor_t> relu,
                  std::unique_ptr<Kernels> kernels)
       : device_(device),
@@ -317,8 +317,8 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
-    return handle_.Call(handle_.api().AddTensor, handle_.get(), &kOne, channels,
-                        bias, &kOne, images, y);
+    return handle_.Call(api_.AddTensor, handle_.get(), &kOne, channels, bias,
+                        &kOne, images, y);
   }
 
   Status BiasBackward(BatchSize batch, const ImageExtent& extent,
@@ -334,8 +334,8 @@ class CudnnOperators final : public Operators {
                const float* a, float beta, float* out) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
-    return handle_.Call(handle_.api().AddTensor, handle_.get(), &alpha, rows, a,
-                        &beta, rows, out);
+    return handle_.Call(api_.AddTensor, handle_.get(), &alpha, rows, a, &beta,
+                        rows, out);
   }
 
   Status Update(std::int64_t count, const UpdateRule& rule,
@@ -398,15 +398,11 @@ class CudnnOperators final : public Operators {
   Result<cudnnTensorDescriptor_t> Tensor(const Sizes& sizes) {
     const auto known = tensors_.find(sizes);
     if (known != tensors_.end()) return known->second.get();
-    const CudnnApi& api = handle_.api();
-    UCUDNN_ASSIGN_OR_RETURN(auto tensor,
-                            Create(handle_, api.CreateTensorDescriptor,
-                                   api.DestroyTensorDescriptor));
     const auto [n, c, h, w] = sizes;
     const int dims[] = {n, c, h, w};
     const int strides[] = {c * h * w, h * w, w, 1};
-    UCUDNN_RETURN_IF_ERROR(handle_.Call(api.SetTensorNdDescriptor, tensor.get(),
-                                        CUDNN_DATA_FLOAT, 4, dims, strides));
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto tensor, CreateTensor(handle_, CUDNN_DATA_FLOAT, dims, strides));
     return tensors_.emplace(sizes, std::move(tensor)).first->second.get();
   }
 
@@ -484,7 +480,7 @@ class CudnnOperators final : public Operators {
 
   Device& device_;
   CudnnHandle& handle_;
-  const OperatorApi& api_;
+  const CudnnApi& api_;
   Owned<cudnnActivationDescriptor_t> relu_;
   std::unique_ptr<Kernels> kernels_;
   std::map<Sizes, OwnedTensor> tensors_;
