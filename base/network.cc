@@ -96,11 +96,9 @@ struct Found {
 };
 
 Status ReadField(const CsvReader& csv, const Found& found, ConvGeometry* g) {
-  UCUDNN_ASSIGN_OR_RETURN(found.column.field(*g),
-                          csv.Read(found.place, [&](std::string_view field) {
-                            return ParseInteger(field, found.column.min,
-                                                kMaxField);
-                          }));
+  UCUDNN_ASSIGN_OR_RETURN(
+      found.column.field(*g),
+      csv.ReadInteger(found.place, found.column.min, kMaxField));
   return {};
 }
 

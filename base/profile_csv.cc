@@ -201,14 +201,10 @@ Result<bool> ProfileReader::ReadRow() {
   const auto [algorithm, new_algorithm] =
       algorithm_keys_.Add(Key(algorithm_columns_));
   if (new_algorithm) UCUDNN_RETURN_IF_ERROR(ReadAlgorithm());
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::int64_t batch, csv_.Read(batch_, [](std::string_view field) {
-        return ParseInteger(field, 1, kMaxBatchSize.count());
-      }));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t batch,
+                          csv_.ReadInteger(batch_, 1, kMaxBatchSize.count()));
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t workspace,
-                          csv_.Read(workspace_, [](std::string_view field) {
-                            return ParseInteger(field, 0, kMaxCount);
-                          }));
+                          csv_.ReadInteger(workspace_, 0, kMaxCount));
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
                           csv_.Read(time_, ParseMicroseconds));
   rows_.push_back({kernel, algorithm, BatchSize(batch), Bytes(workspace), time,
@@ -285,10 +281,7 @@ Status ProfileReader::ReadNumbers(MeasuredPoint* point) {
       value = PartsPerTrillion(error);
     } else {
       const std::int64_t max = number.max;
-      UCUDNN_ASSIGN_OR_RETURN(value,
-                              csv_.Read(column, [max](std::string_view field) {
-                                return ParseInteger(field, 0, max);
-                              }));
+      UCUDNN_ASSIGN_OR_RETURN(value, csv_.ReadInteger(column, 0, max));
     }
     number.set(*point, value);
   }
@@ -301,9 +294,7 @@ Status ProfileReader::ReadOrigin(PointOrigin* origin) {
       told.text(*origin) = csv_.Field(column);
     } else if (!csv_.Field(column).empty()) {
       UCUDNN_ASSIGN_OR_RETURN(told.number(*origin),
-                              csv_.Read(column, [](std::string_view field) {
-                                return ParseInteger(field, 0, kMaxCount);
-                              }));
+                              csv_.ReadInteger(column, 0, kMaxCount));
     }
   }
   return {};
@@ -311,11 +302,8 @@ Status ProfileReader::ReadOrigin(PointOrigin* origin) {
 
 Status ProfileReader::ReadCompleteness(BatchSize batch, KernelProfile* kernel) {
   if (!complete_bytes_ || csv_.Field(*complete_bytes_).empty()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::int64_t bytes,
-      csv_.Read(*complete_bytes_, [](std::string_view field) {
-        return ParseInteger(field, 0, kMaxCount);
-      }));
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t bytes,
+                          csv_.ReadInteger(*complete_bytes_, 0, kMaxCount));
   Completeness& complete = kernel->complete[batch];
   if (Bytes(bytes) < complete.max_workspace) return {};
   complete.max_workspace = Bytes(bytes);

@@ -1,17 +1,15 @@
 #include "proto/convert.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "base/text.h"
+#include "base/training/json.h"
+#include "proto/json.h"
 
 namespace ucudnn {
 namespace {
-
-// Of rates per microsecond.
-constexpr double kTera = 1e6;
-constexpr double kGiga = 1e3;
 
 void SetSpatial(const Spatial& values, int dims,
                 google::protobuf::RepeatedField<std::int64_t>* field) {
@@ -47,20 +45,6 @@ const FieldDescriptor& NumberField(std::size_t index) {
     return fields;
   }();
   return *kFields[index];
-}
-
-v1::ArithmeticRates ToProto(const ArithmeticRates& rates) {
-  v1::ArithmeticRates message;
-  message.set_fp32(rates.fp32 / kTera);
-  message.set_tf32(rates.tf32 / kTera);
-  message.set_half(rates.half / kTera);
-  return message;
-}
-
-ArithmeticRates FromProto(const v1::ArithmeticRates& message) {
-  return {.fp32 = message.fp32() * kTera,
-          .tf32 = message.tf32() * kTera,
-          .half = message.half() * kTera};
 }
 
 }  // namespace
@@ -257,51 +241,13 @@ Result<Profile> FromProto(const v1::Profile& message) {
 
 v1::DeviceModel ToProto(const DeviceModel& model) {
   v1::DeviceModel message;
-  message.set_name(model.name);
-  message.set_memory_bytes(model.memory.count());
-  *message.mutable_arithmetic_tflops() = ToProto(model.arithmetic);
-  if (model.loaded != ArithmeticRates()) {
-    *message.mutable_loaded_tflops() = ToProto(model.loaded);
-  }
-  message.set_memory_gb_per_s(model.memory_rate / kGiga);
-  message.set_launch_ns(model.launch.count());
-  message.set_d2h_gb_per_s(model.d2h_rate / kGiga);
-  message.set_h2d_gb_per_s(model.h2d_rate / kGiga);
-  message.set_transfer_latency_ns(model.transfer_latency.count());
-  message.set_duplex(model.duplex);
-  if (model.both_ways_rate != 0) {
-    message.set_both_ways_gb_per_s(model.both_ways_rate / kGiga);
-  }
-  for (const ModelledAlgorithm& algorithm : model.algorithms) {
-    v1::ModelledAlgorithm& m = *message.add_algorithms();
-    m.set_name(algorithm.name);
-    m.set_speedup(algorithm.speedup);
-  }
+  const Status filled = FromJson(ToJson(model), &message);
+  UCUDNN_CHECK(filled);
   return message;
 }
 
 Result<DeviceModel> FromProto(const v1::DeviceModel& message) {
-  DeviceModel model;
-  if (message.name().empty() || !IsPlainText(message.name())) {
-    return Fail(Code::kInvalidArgument,
-                "the device model's name is '{}'; plain text is accepted",
-                Excerpt(message.name()));
-  }
-  model.name = message.name();
-  model.memory = Bytes(message.memory_bytes());
-  model.arithmetic = FromProto(message.arithmetic_tflops());
-  model.loaded = FromProto(message.loaded_tflops());
-  model.memory_rate = message.memory_gb_per_s() * kGiga;
-  model.launch = Nanoseconds(message.launch_ns());
-  model.d2h_rate = message.d2h_gb_per_s() * kGiga;
-  model.h2d_rate = message.h2d_gb_per_s() * kGiga;
-  model.transfer_latency = Nanoseconds(message.transfer_latency_ns());
-  model.duplex = message.duplex();
-  model.both_ways_rate = message.both_ways_gb_per_s() * kGiga;
-  for (const v1::ModelledAlgorithm& algorithm : message.algorithms()) {
-    model.algorithms.push_back({algorithm.name(), algorithm.speedup()});
-  }
-  UCUDNN_RETURN_IF_ERROR(Validate(model));
-  return model;
+  return DeviceModelOf(ToJson(message));
 }
+
 }  // namespace ucudnn

@@ -39,6 +39,7 @@ std::vector<v1::Profile> ToProto(const Profile& profile);
 // Each problem as a layer, named like it, of the network "measured".
 Result<Profile> FromProto(const v1::Profile& profile);
 
+// A device model is what its JSON is (base/training/json.h).
 v1::DeviceModel ToProto(const DeviceModel& model);
 Result<DeviceModel> FromProto(const v1::DeviceModel& model);
 

@@ -3,8 +3,8 @@
 
 // Conversions between the messages of ucudnn.v1 and the types of base/: plans,
 // and the requests for them. What they are made from: convert.h.
-// Messages from the wire are checked: kInvalidArgument names the field. Plans
-// are checked by Validate (base/plan/plan.h, job_plan.h).
+// Messages from the wire are read and checked as their JSON is
+// (base/plan/plan_json.h): kInvalidArgument names the field there.
 
 #include <string>
 

@@ -38,17 +38,11 @@ Result<NamedBuffers> ParseBuffersCsv(std::string_view text,
     }
     Buffer buffer;
     UCUDNN_ASSIGN_OR_RETURN(buffer.begin,
-                            csv.Read(lower_column, [](std::string_view field) {
-                              return ParseInteger(field, 0, kMost);
-                            }));
-    UCUDNN_ASSIGN_OR_RETURN(
-        buffer.end, csv.Read(upper_column, [&buffer](std::string_view field) {
-          return ParseInteger(field, buffer.begin, kMost);
-        }));
+                            csv.ReadInteger(lower_column, 0, kMost));
+    UCUDNN_ASSIGN_OR_RETURN(buffer.end,
+                            csv.ReadInteger(upper_column, buffer.begin, kMost));
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t size,
-                            csv.Read(size_column, [](std::string_view field) {
-                              return ParseInteger(field, 0, kMost);
-                            }));
+                            csv.ReadInteger(size_column, 0, kMost));
     buffer.size = Bytes(size);
     read.ids.emplace_back(id);
     read.buffers.push_back(buffer);

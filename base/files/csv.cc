@@ -3,14 +3,16 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/units.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// The first few names: "a, b, c, ...".
-std::string Listed(const std::vector<std::string>& names) {
+}  // namespace
+
+std::string FirstNames(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 32;
   std::string list;
   for (std::size_t i = 0; i < names.size() && i < kShown; ++i) {
@@ -20,8 +22,6 @@ std::string Listed(const std::vector<std::string>& names) {
   if (names.size() > kShown) list += ", ...";
   return list;
 }
-
-}  // namespace
 
 bool IsUtf16(std::string_view text) {
   return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
@@ -61,7 +61,7 @@ Result<CsvColumn> CsvReader::Require(std::string_view name) const {
   if (!column) {
     return Fail(Code::kInvalidArgument,
                 "{}: there is no column '{}'; the header names {}", source_,
-                name, Listed(header_));
+                name, FirstNames(header_));
   }
   return *column;
 }
@@ -86,6 +86,13 @@ Result<bool> CsvReader::Next() {
                            fields_.size(), header_.size())});
   }
   return more;
+}
+
+Result<std::int64_t> CsvReader::ReadInteger(CsvColumn column, std::int64_t min,
+                                            std::int64_t max) const {
+  return Read(column, [=](std::string_view field) {
+    return ParseInteger(field, min, max);
+  });
 }
 
 tl::unexpected<Error> CsvReader::At(Error error) const {

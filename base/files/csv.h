@@ -68,6 +68,9 @@ class CsvReader {
     return value;
   }
 
+  // The field as a whole number from `min` to `max`.
+  Result<std::int64_t> ReadInteger(CsvColumn column, std::int64_t min,
+                                   std::int64_t max) const;
   // `error` with the place of the current row, or of its field in `column`.
   tl::unexpected<Error> At(Error error) const;
   tl::unexpected<Error> At(CsvColumn column, Error error) const;
@@ -94,6 +97,9 @@ class CsvReader {
 // Whether the text begins with a byte order mark of UTF-16, as spreadsheets
 // write it ("Unicode text").
 bool IsUtf16(std::string_view text);
+
+// The first 32 of the names, for errors: "a, b, c, ...".
+std::string FirstNames(const std::vector<std::string>& names);
 
 // The field, a name; an error if it is empty.
 Result<std::string_view> ParseNonEmpty(std::string_view field);

@@ -17,18 +17,6 @@ namespace {
 
 using Models = std::set<std::string, std::less<>>;
 
-std::string Listed(const Models& models) {
-  constexpr std::size_t kShown = 32;
-  std::string list;
-  std::size_t shown = 0;
-  for (const std::string& model : models) {
-    if (shown++ > 0) list += ", ";
-    if (shown > kShown) return list + "...";
-    list += Excerpt(model);
-  }
-  return list;
-}
-
 // Checks, before any row is parsed, that the rows of `model` can be selected.
 Status CheckModel(std::string_view text, std::string_view model,
                   std::string_view source) {
@@ -50,12 +38,12 @@ Status CheckModel(std::string_view text, std::string_view model,
   if (model.empty() && models.size() > 1) {
     return Fail(Code::kInvalidArgument,
                 "{}: it has times of several models; choose one of {}", source,
-                Listed(models));
+                FirstNames({models.begin(), models.end()}));
   }
   if (!model.empty() && !models.empty() && models.count(model) == 0) {
     return Fail(Code::kNotFound,
                 "{}: it has no times of model '{}', only of {}", source,
-                Excerpt(model), Listed(models));
+                Excerpt(model), FirstNames({models.begin(), models.end()}));
   }
   return {};
 }
@@ -114,11 +102,9 @@ Result<std::vector<GpuTimes>> ParseTimesCsv(std::string_view text,
     if (!model.empty() && csv.Field(*model_column) != model) continue;
     UCUDNN_ASSIGN_OR_RETURN(const std::string_view gpu,
                             csv.Read(gpu_column, ParseNonEmpty));
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t batch,
-                            csv.Read(batch_column, [](std::string_view field) {
-                              return ParseInteger(field, 1,
-                                                  kMaxBatchSize.count());
-                            }));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const std::int64_t batch,
+        csv.ReadInteger(batch_column, 1, kMaxBatchSize.count()));
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time,
                             us_column
                                 ? csv.Read(*us_column, ParseMicroseconds)

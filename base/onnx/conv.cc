@@ -24,6 +24,16 @@ struct Axes {
   std::size_t first() const { return std::size_t(3 - n); }
 };
 
+Result<Axes> AxesOf(const TensorShape& input) {
+  if (input.size() >= 3 && input.size() <= 5) {
+    return Axes{static_cast<int>(input.size()) - 2};
+  }
+  return Fail(Code::kUnimplemented,
+              "its input has the shape [{}]; batch, channels and one, two or "
+              "three spatial dimensions are accepted",
+              fmt::join(input, ", "));
+}
+
 // An attribute with one number per axis; `neutral` if it is absent.
 Result<Spatial> PerAxis(const onnx::NodeProto& node, std::string_view name,
                         Axes axes, std::int64_t neutral) {
@@ -205,22 +215,21 @@ bool IsConvolution(const onnx::NodeProto& node) {
          (node.op_type() == "Conv" || node.op_type() == "ConvTranspose");
 }
 
+bool IsPooling(const onnx::NodeProto& node) {
+  return IsStandard(node) &&
+         (node.op_type() == "MaxPool" || node.op_type() == "AveragePool");
+}
+
 Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
                                         const TensorShape& input,
                                         const TensorShape& filter) {
-  if (input.size() < 3 || input.size() > 5) {
-    return Fail(Code::kUnimplemented,
-                "its input has the shape [{}]; batch, channels and one, two or "
-                "three spatial dimensions are accepted",
-                fmt::join(input, ", "));
-  }
+  UCUDNN_ASSIGN_OR_RETURN(const Axes axes, AxesOf(input));
   if (filter.size() != input.size()) {
     return Fail(Code::kInvalidArgument,
                 "its input and filter have {} and {} dimensions; equal numbers "
                 "are expected",
                 input.size(), filter.size());
   }
-  const Axes axes{static_cast<int>(input.size()) - 2};
   PaddedConvolution padded;
   NodeConvolution& conv = padded.convolution;
   conv.transposed = node.op_type() == "ConvTranspose";
@@ -283,15 +292,9 @@ Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
   return padded;
 }
 
-Result<TensorShape> PoolingOutput(const onnx::NodeProto& node,
-                                  const TensorShape& input) {
-  if (input.size() < 3 || input.size() > 5) {
-    return Fail(Code::kUnimplemented,
-                "its input has the shape [{}]; batch, channels and one, two or "
-                "three spatial dimensions are accepted",
-                fmt::join(input, ", "));
-  }
-  const Axes axes{static_cast<int>(input.size()) - 2};
+Result<PooledShape> PoolingOf(const onnx::NodeProto& node,
+                              const TensorShape& input) {
+  UCUDNN_ASSIGN_OR_RETURN(const Axes axes, AxesOf(input));
   const Spatial in = Extents(input, axes);
   UCUDNN_RETURN_IF_ERROR(CheckExtents("input", in));
   if (FindAttribute(node, "kernel_shape") == nullptr) {
@@ -306,86 +309,46 @@ Result<TensorShape> PoolingOutput(const onnx::NodeProto& node,
   UCUDNN_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(node));
   UCUDNN_ASSIGN_OR_RETURN(const Sides sides, ExplicitPadding(node, axes));
   const bool up = IntegerAttribute(node, "ceil_mode", 0) != 0;
-  TensorShape output = input;
+  PooledShape pooled{input, std::array<Window, 3>()};
+  bool plain = dilation == Spatial{1, 1, 1};
   for (std::size_t i = axes.first(); i < 3; ++i) {
-    std::int64_t& out = output[i - axes.first() + 2];
+    std::int64_t& out = pooled.output[i - axes.first() + 2];
+    Window& window = (*pooled.windows)[i];
+    window.extent = kernel[i];
+    window.stride = stride[i];
     if (auto_pad.starts_with("SAME")) {
+      std::tie(window.before, window.after) =
+          SplitPadding(SamePadding(in[i], kernel[i], stride[i]), auto_pad);
       out = (in[i] - 1) / stride[i] + 1;
-      continue;
+    } else {
+      if (auto_pad.empty()) {
+        window.before = sides.before[i];
+        window.after = sides.after[i];
+      }
+      const std::int64_t steps = in[i] + window.before + window.after -
+                                 dilation[i] * (kernel[i] - 1) - 1;
+      if (steps < 0) {
+        return Fail(Code::kInvalidArgument,
+                    "its window of {} does not fit into its input [{}]",
+                    fmt::join(kernel, " x "), fmt::join(input, ", "));
+      }
+      out = steps / stride[i] + 1;
+      // A window that rounding up adds starts before the end of the input.
+      if (up && steps % stride[i] != 0 &&
+          out * stride[i] < in[i] + window.before) {
+        ++out;
+      }
     }
-    const std::int64_t before = auto_pad.empty() ? sides.before[i] : 0;
-    const std::int64_t after = auto_pad.empty() ? sides.after[i] : 0;
-    const std::int64_t steps =
-        in[i] + before + after - dilation[i] * (kernel[i] - 1) - 1;
-    if (steps < 0) {
-      return Fail(Code::kInvalidArgument,
-                  "its window of {} does not fit into its input [{}]",
-                  fmt::join(kernel, " x "), fmt::join(input, ", "));
-    }
-    out = steps / stride[i] + 1;
-    // A window that rounding up adds starts before the end of the input.
-    if (up && steps % stride[i] != 0 && out * stride[i] < in[i] + before) {
-      ++out;
-    }
-  }
-  return output;
-}
-
-std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
-                                               const TensorShape& input,
-                                               const TensorShape& output) {
-  const bool pools =
-      node.op_type() == "MaxPool" || node.op_type() == "AveragePool";
-  if (!pools || input.size() < 3 || input.size() > 5 ||
-      output.size() != input.size()) {
-    return std::nullopt;
-  }
-  const Axes axes{static_cast<int>(input.size()) - 2};
-  const Result<Spatial> extents = PerAxis(node, "kernel_shape", axes, 1);
-  const Result<Spatial> strides = PerAxis(node, "strides", axes, 1);
-  const Result<Spatial> dilations = PerAxis(node, "dilations", axes, 1);
-  const Result<std::string> auto_pad = AutoPad(node);
-  const onnx::AttributeProto* pads = FindAttribute(node, "pads");
-  const bool known = extents && strides && dilations && auto_pad &&
-                     *dilations == Spatial{1, 1, 1} &&
-                     (pads == nullptr || pads->ints_size() == 2 * axes.n);
-  if (!known) return std::nullopt;
-  const bool same = auto_pad->starts_with("SAME");
-  const Spatial in = Extents(input, axes);
-  const Spatial out = Extents(output, axes);
-  // Beyond any network, and far from overflow.
-  constexpr std::int64_t kMax = std::int64_t{1} << 30;
-  std::array<Window, 3> windows;
-  for (std::size_t i = axes.first(); i < 3; ++i) {
-    Window& window = windows[i];
-    window.extent = (*extents)[i];
-    window.stride = (*strides)[i];
-    if (pads != nullptr) {
-      const int axis = static_cast<int>(i - axes.first());
-      window.before = pads->ints(axis);
-      window.after = pads->ints(axis + axes.n);
-    }
-    const auto outside = [](std::int64_t value, std::int64_t least) {
-      return value < least || value > kMax;
-    };
-    if (outside(window.extent, 1) || outside(window.stride, 1) ||
-        outside(window.before, 0) || outside(window.after, 0) ||
-        outside(in[i], 1) || outside(out[i], 1)) {
-      return std::nullopt;
-    }
-    if (same) {
-      const std::int64_t total =
-          SamePadding(in[i], window.extent, window.stride);
-      std::tie(window.before, window.after) = SplitPadding(total, *auto_pad);
-    }
-    if (IntegerAttribute(node, "ceil_mode", 0) != 0) {
+    plain = plain && window.before >= 0 && window.after >= 0;
+    if (up) {
       window.after =
-          std::max(window.after, (out[i] - 1) * window.stride + window.extent -
+          std::max(window.after, (out - 1) * window.stride + window.extent -
                                      in[i] - window.before);
     }
-    if (window.OutputOf(in[i]) != out[i]) return std::nullopt;
+    plain = plain && window.OutputOf(in[i]) == out;
   }
-  return windows;
+  if (!plain) pooled.windows.reset();
+  return pooled;
 }
 
 Divisor DivisorOf(const onnx::NodeProto& node,

@@ -20,6 +20,8 @@ using TensorShape = std::vector<std::int64_t>;
 
 // Whether the node is a convolution that ConvolutionOf reads.
 bool IsConvolution(const onnx::NodeProto& node);
+// Whether it is one that PoolingOf reads.
+bool IsPooling(const onnx::NodeProto& node);
 
 // An evenly padded convolution for a node that pads one side more than the
 // other, as TensorFlow's SAME does at stride 2: the elements to add around its
@@ -39,17 +41,17 @@ Result<PaddedConvolution> ConvolutionOf(const onnx::NodeProto& node,
                                         const TensorShape& input,
                                         const TensorShape& filter);
 
-// The shape of a pooling node's output. Errors as for ConvolutionOf.
-Result<TensorShape> PoolingOutput(const onnx::NodeProto& node,
-                                  const TensorShape& input);
+// What a MaxPool or AveragePool makes of its input.
+struct PooledShape {
+  TensorShape output;
+  // Where it rounds up, the padding after is as large as the output needs.
+  // Absent if the windows are dilated or their padding is negative.
+  std::optional<std::array<Window, 3>> windows;
+};
 
-// The windows of a MaxPool or AveragePool, from its attributes and the shapes
-// of its input and output. Where it rounds up, the padding after is as large as
-// its output needs. Absent for other nodes, for dilated windows, and for
-// attributes that do not agree with the shapes.
-std::optional<std::array<Window, 3>> PoolingOf(const onnx::NodeProto& node,
-                                               const TensorShape& input,
-                                               const TensorShape& output);
+// Errors as for ConvolutionOf.
+Result<PooledShape> PoolingOf(const onnx::NodeProto& node,
+                              const TensorShape& input);
 
 // What the node divides by, if it is an AveragePool with these windows.
 Divisor DivisorOf(const onnx::NodeProto& node,

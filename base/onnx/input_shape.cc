@@ -89,16 +89,6 @@ Status SetSizes(const InputShape& shape, ValueInfoProto* input,
   return {};
 }
 
-void Substitute(const Symbols& symbols, ValueInfoProto* value) {
-  if (!value->type().tensor_type().has_shape()) return;
-  auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
-  for (auto& dim : *shape->mutable_dim()) {
-    if (!dim.has_dim_param()) continue;
-    const auto known = symbols.find(dim.dim_param());
-    if (known != symbols.end()) dim.set_dim_value(known->second);
-  }
-}
-
 Result<std::string> Set(std::string_view bytes,
                         const std::vector<InputShape>& shapes) {
   onnx::ModelProto model;
@@ -109,10 +99,11 @@ Result<std::string> Set(std::string_view bytes,
     UCUDNN_ASSIGN_OR_RETURN(ValueInfoProto * input, Find(shape, graph));
     UCUDNN_RETURN_IF_ERROR(SetSizes(shape, input, &symbols));
   }
-  for (auto* values : {graph->mutable_input(), graph->mutable_value_info(),
-                       graph->mutable_output()}) {
-    for (ValueInfoProto& value : *values) Substitute(symbols, &value);
-  }
+  ForEachSize(graph, [&](auto* dim) {
+    if (!dim->has_dim_param()) return;
+    const auto known = symbols.find(dim->dim_param());
+    if (known != symbols.end()) dim->set_dim_value(known->second);
+  });
   return model.SerializeAsString();
 }
 

@@ -84,17 +84,12 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
     }
     first->set_dim_value(batch.count());
   }
-  const auto substitute = [&](ValueInfoProto* value) {
-    if (!value->type().tensor_type().has_shape()) return;
-    auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
-    for (auto& dim : *shape->mutable_dim()) {
-      if (dim.has_dim_param() && symbols.count(dim.dim_param()) > 0) {
-        dim.set_dim_value(batch.count());
-      }
+  ForEachSize(graph, [&](auto* dim) {
+    if (dim->has_dim_param() && symbols.count(dim->dim_param()) > 0) {
+      dim->set_dim_value(batch.count());
     }
-  };
-  for (ValueInfoProto& input : *graph->mutable_input()) {
-    substitute(&input);
+  });
+  for (const ValueInfoProto& input : graph->input()) {
     for (const auto& dim : input.type().tensor_type().shape().dim()) {
       if (dim.has_dim_value()) continue;
       return Fail(Code::kInvalidArgument,
@@ -107,9 +102,6 @@ Status SetBatch(const std::vector<ValueInfoProto*>& data, BatchSize batch,
   }
   // These shapes were recorded for the model's own batch.
   if (model->fixed_batch) graph->clear_value_info();
-  for (ValueInfoProto& value : *graph->mutable_value_info()) {
-    substitute(&value);
-  }
   // Types are inferred, so outputs need not be declared.
   graph->clear_output();
   return {};
@@ -267,14 +259,6 @@ Status CountTensors(const GraphProto& graph) {
               kMaxOnnxTensors);
 }
 
-void ForgetNegativeSizes(ValueInfoProto* value) {
-  if (!value->type().tensor_type().has_shape()) return;
-  auto* shape = value->mutable_type()->mutable_tensor_type()->mutable_shape();
-  for (auto& dim : *shape->mutable_dim()) {
-    if (dim.has_dim_value() && dim.dim_value() < 0) dim.clear_dim_value();
-  }
-}
-
 // Puts the nodes into topological order.
 Status SortNodes(GraphProto* graph) {
   const auto count = static_cast<std::size_t>(graph->node_size());
@@ -365,10 +349,9 @@ Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model) {
                 "it has {} nodes; up to {} are accepted", graph->node_size(),
                 kMaxOnnxNodes);
   }
-  for (auto* values : {graph->mutable_input(), graph->mutable_value_info(),
-                       graph->mutable_output()}) {
-    for (ValueInfoProto& value : *values) ForgetNegativeSizes(&value);
-  }
+  ForEachSize(graph, [](auto* dim) {
+    if (dim->has_dim_value() && dim->dim_value() < 0) dim->clear_dim_value();
+  });
   for (NodeProto& node : *graph->mutable_node()) {
     if (IsStandard(node)) node.clear_domain();
   }

@@ -70,6 +70,19 @@ Result<OnnxModel> PrepareOnnx(std::string_view bytes, BatchSize batch);
 // unknown ones, are removed. Errors as for ReadOnnx.
 Status ParseOnnx(std::string_view bytes, onnx::ModelProto* model);
 
+// Calls visit(&dim) for every dimension that the graph tells of a tensor.
+template <class Visit>
+void ForEachSize(onnx::GraphProto* graph, Visit visit) {
+  for (auto* values : {graph->mutable_input(), graph->mutable_value_info(),
+                       graph->mutable_output()}) {
+    for (onnx::ValueInfoProto& value : *values) {
+      if (!value.type().tensor_type().has_shape()) continue;
+      auto* type = value.mutable_type()->mutable_tensor_type();
+      for (auto& dim : *type->mutable_shape()->mutable_dim()) visit(&dim);
+    }
+  }
+}
+
 // Whether the operator is one of ONNX, not of another domain.
 bool IsStandard(const onnx::NodeProto& node);
 

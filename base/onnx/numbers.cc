@@ -93,19 +93,6 @@ std::optional<OnnxNumber> Unary(std::string_view type, OnnxNumber a) {
   return std::nullopt;
 }
 
-// Calls `call` with the coordinates of each element, row by row.
-template <class Call>
-void ForEach(const TensorShape& shape, Call call) {
-  TensorShape at(shape.size());
-  for (std::int64_t i = ElementsOf(shape); i > 0; --i) {
-    call(at);
-    for (std::size_t axis = shape.size(); axis-- > 0;) {
-      if (++at[axis] < shape[axis]) break;
-      at[axis] = 0;
-    }
-  }
-}
-
 // The index of the element of `shape` at these coordinates; extents of 1 are
 // repeated, and coordinates before the shape's own are ignored.
 std::size_t IndexAt(const TensorShape& shape, const TensorShape& at) {
@@ -151,6 +138,21 @@ class Computer {
   }
 
  private:
+  // The output's elements, as `element` gives them for their coordinates.
+  template <class Element>
+  OnnxNumbers Each(Element element) const {
+    OnnxNumbers numbers;
+    TensorShape place(output_.shape.size());
+    for (std::int64_t i = ElementsOf(output_.shape); i > 0; --i) {
+      numbers.push_back(element(place));
+      for (std::size_t axis = place.size(); axis-- > 0;) {
+        if (++place[axis] < output_.shape[axis]) break;
+        place[axis] = 0;
+      }
+    }
+    return numbers;
+  }
+
   OnnxNumber At(std::size_t input, std::size_t index) const {
     return (*op_.numbers[input])[index];
   }
@@ -202,66 +204,56 @@ class Computer {
   }
 
   Found Joined() const {
-    const Result<std::size_t> axis =
-        AxisOf(IntegerAttribute(op_.node, "axis", 1), output_.shape.size());
+    const Result<std::size_t> axis = op_.Axis(1);
     if (!axis) return std::nullopt;
-    OnnxNumbers numbers;
-    ForEach(output_.shape, [&](TensorShape at) {
+    return Each([&](TensorShape at) {
       for (std::size_t i = 0; i < op_.types.size(); ++i) {
         if (!op_.Has(i)) continue;
         const std::int64_t extent = op_.Shape(i)[*axis];
-        if (at[*axis] < extent) {
-          numbers.push_back(At(i, IndexAt(op_.Shape(i), at)));
-          return;
-        }
+        if (at[*axis] < extent) return At(i, IndexAt(op_.Shape(i), at));
         at[*axis] -= extent;
       }
+      return OnnxNumber(0);  // never: the extents add up to the output's
     });
-    return numbers;
   }
 
   Found Sliced() const {
     const auto slices = SlicesOf(op_);
     if (!slices) return std::nullopt;
-    OnnxNumbers numbers;
-    ForEach(output_.shape, [&](TensorShape at) {
+    return Each([&](TensorShape at) {
       for (std::size_t i = 0; i < at.size(); ++i) {
         at[i] = (*slices)[i].first + (*slices)[i].step * at[i];
       }
-      numbers.push_back(At(0, IndexAt(op_.Shape(0), at)));
+      return At(0, IndexAt(op_.Shape(0), at));
     });
-    return numbers;
   }
 
   Found Gathered() const {
     const TensorShape& shape = op_.Shape(0);
-    const Result<std::size_t> axis =
-        AxisOf(IntegerAttribute(op_.node, "axis", 0), shape.size());
+    const Result<std::size_t> axis = op_.Axis(0);
     if (!axis) return std::nullopt;
     const auto first = std::ptrdiff_t(*axis);
     const auto rank = std::ssize(op_.Shape(1));
-    OnnxNumbers numbers;
     bool inside = true;
-    ForEach(output_.shape, [&](TensorShape at) {
+    OnnxNumbers numbers = Each([&](TensorShape at) {
       const TensorShape place(at.begin() + first, at.begin() + first + rank);
       OnnxNumber index = At(1, IndexAt(op_.Shape(1), place));
       if (index < 0) index += OnnxNumber(shape[*axis]);
       if (index < 0 || index >= OnnxNumber(shape[*axis])) {
         inside = false;
-        return;
+        return OnnxNumber(0);
       }
       at.erase(at.begin() + first, at.begin() + first + rank);
       at.insert(at.begin() + first, static_cast<std::int64_t>(index));
-      numbers.push_back(At(0, IndexAt(shape, at)));
+      return At(0, IndexAt(shape, at));
     });
-    return inside ? Found(numbers) : std::nullopt;
+    return inside ? Found(std::move(numbers)) : std::nullopt;
   }
 
   Found Transposed() const {
     const auto* perm = FindAttribute(op_.node, "perm");
     const std::size_t rank = output_.shape.size();
-    OnnxNumbers numbers;
-    ForEach(output_.shape, [&](const TensorShape& at) {
+    return Each([&](const TensorShape& at) {
       TensorShape from(rank);
       for (std::size_t i = 0; i < rank; ++i) {
         from[perm == nullptr
@@ -269,32 +261,27 @@ class Computer {
                  : static_cast<std::size_t>(perm->ints(static_cast<int>(i)))] =
             at[i];
       }
-      numbers.push_back(At(0, IndexAt(op_.Shape(0), from)));
+      return At(0, IndexAt(op_.Shape(0), from));
     });
-    return numbers;
   }
 
   // The operand again along each axis.
   Found Repeated() const {
     const TensorShape& shape = op_.Shape(0);
-    OnnxNumbers numbers;
-    ForEach(output_.shape, [&](TensorShape at) {
+    return Each([&](TensorShape at) {
       const std::size_t skipped = at.size() - shape.size();
       for (std::size_t i = 0; i < shape.size(); ++i) {
         at[i + skipped] %= std::max<std::int64_t>(shape[i], 1);
       }
-      numbers.push_back(At(0, IndexAt(shape, at)));
+      return At(0, IndexAt(shape, at));
     });
-    return numbers;
   }
 
   Found Chosen() const {
-    OnnxNumbers numbers;
-    ForEach(output_.shape, [&](const TensorShape& at) {
+    return Each([&](const TensorShape& at) {
       const std::size_t from = At(0, IndexAt(op_.Shape(0), at)) != 0 ? 1 : 2;
-      numbers.push_back(At(from, IndexAt(op_.Shape(from), at)));
+      return At(from, IndexAt(op_.Shape(from), at));
     });
-    return numbers;
   }
 
   // All elements as one.
@@ -331,10 +318,9 @@ class Computer {
   }
 
   Found EachTogether() const {
-    OnnxNumbers numbers;
     bool known = op_.opset >= 7 && Binary(op_, 1, 1);
-    ForEach(output_.shape, [&](const TensorShape& at) {
-      if (!known) return;
+    if (!known) return std::nullopt;
+    OnnxNumbers numbers = Each([&](const TensorShape& at) {
       OnnxNumber result = At(0, IndexAt(op_.Shape(0), at));
       for (std::size_t i = 1; i < op_.types.size() && known; ++i) {
         if (!op_.Has(i)) continue;
@@ -342,9 +328,9 @@ class Computer {
         known = next.has_value();
         if (known) result = *next;
       }
-      numbers.push_back(result);
+      return result;
     });
-    return known ? Found(numbers) : std::nullopt;
+    return known ? Found(std::move(numbers)) : std::nullopt;
   }
 
   const OnnxOperation& op_;

@@ -130,9 +130,10 @@ class GraphBuilder {
     const auto shape = [&](std::size_t tensor) -> const TensorShape& {
       return result_.tensors[tensor].shape;
     };
-    if (!node.inputs.empty() && !node.outputs.empty()) {
-      node.pooling =
-          PoolingOf(proto, shape(node.inputs[0]), shape(node.outputs[0]));
+    if (IsPooling(proto)) {
+      UCUDNN_ASSIGN_OR_RETURN(const PooledShape pooled,
+                              PoolingOf(proto, shape(node.inputs[0])));
+      node.pooling = pooled.windows;
       if (node.pooling) node.divisor = DivisorOf(proto, *node.pooling);
     }
     if (!IsConvolution(proto)) {

@@ -102,6 +102,10 @@ Result<std::optional<std::vector<std::int64_t>>> OnnxOperation::Integers(
   return Integers(input);
 }
 
+Result<std::size_t> OnnxOperation::Axis(std::int64_t absent) const {
+  return AxisOf(IntegerAttribute(node, "axis", absent), Shape(0).size());
+}
+
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node,
                                           std::string_view name) {
   for (const onnx::AttributeProto& attribute : node.attribute()) {

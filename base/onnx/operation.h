@@ -45,6 +45,8 @@ struct OnnxOperation {
   const TensorShape& Shape(std::size_t input) const {
     return types[input]->shape;
   }
+  // The axis of the first input that the attribute `axis` names.
+  Result<std::size_t> Axis(std::int64_t absent) const;
   // The elements of an input, which must be integers. kNotFound if they are not
   // known; kInvalidArgument if they are not integers of 63 bits.
   Result<std::vector<std::int64_t>> Integers(std::size_t input) const;

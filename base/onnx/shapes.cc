@@ -5,13 +5,13 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <exception>
 #include <utility>
 #include <vector>
 
 #include "base/limits.h"
-#include "base/onnx/operands.h"
 #include "base/onnx/rules.h"
 #include "base/text.h"
 
@@ -61,6 +61,50 @@ TypeProto ProtoOf(const OnnxType& type) {
     tensor->mutable_shape()->add_dim()->set_dim_value(extent);
   }
   return proto;
+}
+
+// An operand and the fewest dimensions it must have.
+struct Rank {
+  std::string_view op_type;
+  std::size_t operand;
+  std::size_t min;
+};
+constexpr std::array kRanks = {Rank{"GRU", 0, 3}, Rank{"LSTM", 0, 3},
+                               Rank{"RNN", 0, 3}, Rank{"GatherND", 0, 1},
+                               Rank{"GatherND", 1, 1}};
+
+// Checks what the library's shape inference assumes unchecked: it reads
+// dimensions that may be missing. kInvalidArgument if inferring the node's
+// shapes with inputs of these types (null where left out) would;
+// kUnimplemented for what cannot be trusted at all.
+Status CheckOperands(const onnx::NodeProto& node,
+                     const std::vector<const OnnxType*>& inputs) {
+  if (node.op_type() == "STFT") {
+    return Fail(Code::kUnimplemented, "networks without it are accepted");
+  }
+  for (const Rank& rank : kRanks) {
+    if (rank.op_type != node.op_type()) continue;
+    const OnnxType* type =
+        rank.operand < inputs.size() ? inputs[rank.operand] : nullptr;
+    if (type == nullptr || type->shape.size() < rank.min) {
+      return Fail(Code::kInvalidArgument,
+                  "its input {} has {} dimensions; {} or more are accepted",
+                  rank.operand + 1, type == nullptr ? 0 : type->shape.size(),
+                  rank.min);
+    }
+  }
+  if (node.op_type() == "GatherND") {
+    const std::int64_t last = inputs[1]->shape.back();
+    const std::int64_t batch = IntegerAttribute(node, "batch_dims", 0);
+    const std::int64_t rank = std::ssize(inputs[0]->shape);
+    if (batch < 0 || batch > rank || last < 0 || last > rank - batch) {
+      return Fail(Code::kInvalidArgument,
+                  "its indices are lists of {} after {} batch dimensions, into "
+                  "{} dimensions",
+                  last, batch, rank);
+    }
+  }
+  return {};
 }
 
 // Visits the nodes in topological order.

@@ -87,7 +87,9 @@ Status ReadMemory(const Json& json, std::string path, JobMemory* memory) {
       return ReadBudget(one, std::move(at), &each.emplace_back());
     });
   }
-  object.ReadOptional("policy", &memory->policy);
+  std::string policy;
+  object.ReadOptional("policy", &policy);
+  if (!policy.empty()) memory->policy = std::move(policy);
   object.ReadOptional("recompute", &memory->recompute);
   object.ReadOptional("offload_weights", &memory->offload_weights);
   object.ReadOptional("momentum", &memory->momentum);
@@ -244,6 +246,13 @@ Result<WorkspacePlan> WorkspacePlanFromJson(const Json& json) {
   UCUDNN_RETURN_IF_ERROR(ReadWorkspacePlan(json, "", &plan));
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;
+}
+
+Result<JobRequest> JobRequestFromJson(const Json& json) {
+  JobRequest request;
+  UCUDNN_RETURN_IF_ERROR(ReadRequest(json, "", &request));
+  UCUDNN_RETURN_IF_ERROR(Validate(request));
+  return request;
 }
 
 Result<JobPlan> JobPlanFromJson(const Json& json) {

@@ -40,6 +40,8 @@ nlohmann::ordered_json ToJson(const std::vector<MicroBatch>& micro_batches);
 // or of the wrong type, or as Validate (base/plan/plan.h, job_plan.h) says.
 Result<WorkspacePlan> WorkspacePlanFromJson(const nlohmann::ordered_json& json);
 Result<JobPlan> JobPlanFromJson(const nlohmann::ordered_json& json);
+// The request alone. Empty texts count as absent.
+Result<JobRequest> JobRequestFromJson(const nlohmann::ordered_json& json);
 
 // The same from text, which `source` names in errors. kInvalidArgument also if
 // it is not JSON, telling the line and column.

@@ -64,27 +64,6 @@ std::vector<std::string> Values(const CLI::Option& option,
   return values;
 }
 
-void AddFlags(const CLI::App& app, std::vector<std::string>* flags) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      flags->push_back("--" + name);
-    }
-  }
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (group->get_name().empty()) AddFlags(*group, flags);
-  }
-}
-
-void AddPositionals(const CLI::App& app,
-                    std::vector<const CLI::Option*>* options) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) options->push_back(option);
-  }
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (group->get_name().empty()) AddPositionals(*group, options);
-  }
-}
-
 // What was typed before the last word.
 struct Typed {
   const CLI::App* command = nullptr;
@@ -140,8 +119,8 @@ std::vector<std::string> Candidates(const Typed& typed,
         found.push_back(sub->get_name());
       }
     }
-    std::vector<const CLI::Option*> options;
-    AddPositionals(*typed.command, &options);
+    const std::vector<const CLI::Option*> options =
+        PositionalsOf(*typed.command);
     if (!options.empty() && typed.positionals < options.size()) {
       for (std::string& value :
            Values(*options[typed.positionals], values_of)) {
@@ -153,11 +132,7 @@ std::vector<std::string> Candidates(const Typed& typed,
     }
     if (!found.empty() || !options.empty()) return found;
   }
-  for (const CLI::App* at = typed.command; at != nullptr;
-       at = at->get_parent()) {
-    AddFlags(*at, &found);
-  }
-  return found;
+  return FlagsAt(*typed.command);
 }
 
 }  // namespace

@@ -100,34 +100,10 @@ std::string DidYouMean(std::string_view word,
 
 namespace {
 
-void AddNames(const CLI::App& app, std::vector<std::string>* names) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names->push_back("--" + name);
-    }
-  }
-  // Groups of options are nameless commands.
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (group->get_name().empty()) AddNames(*group, names);
-  }
-}
-
 // Whether the option `name` of the command takes a value.
 bool TakesValue(const CLI::App& app, const std::string& name) {
   const CLI::Option* option = OptionNamed(app, name);
   return option != nullptr && option->get_items_expected_max() > 0;
-}
-
-// That of the command or its groups.
-const CLI::Option* OwnOption(const CLI::App& app, const std::string& name) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->check_name(name)) return option;
-  }
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (!group->get_name().empty()) continue;
-    if (const CLI::Option* option = OwnOption(*group, name)) return option;
-  }
-  return nullptr;
 }
 
 std::vector<std::string> CommandsOf(const CLI::App& app) {
@@ -140,18 +116,37 @@ std::vector<std::string> CommandsOf(const CLI::App& app) {
   return names;
 }
 
-bool TakesWords(const CLI::App& app) {
-  return std::ranges::any_of(app.get_options(),
-                             [](const CLI::Option* option) {
-                               return option->get_positional();
-                             }) ||
-         std::ranges::any_of(app.get_subcommands(nullptr),
-                             [](const CLI::App* g) {
-                               return g->get_name().empty() && TakesWords(*g);
-                             });
+}  // namespace
+
+std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
+  std::vector<const CLI::Option*> options = app.get_options();
+  for (const CLI::App* group : app.get_subcommands(nullptr)) {
+    if (!group->get_name().empty()) continue;
+    const std::vector<const CLI::Option*> of_group = OptionsOf(*group);
+    options.insert(options.end(), of_group.begin(), of_group.end());
+  }
+  return options;
 }
 
-}  // namespace
+std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {
+  std::vector<const CLI::Option*> options = OptionsOf(app);
+  std::erase_if(options, [](const CLI::Option* option) {
+    return !option->get_positional();
+  });
+  return options;
+}
+
+std::vector<std::string> FlagsAt(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
+    for (const CLI::Option* option : OptionsOf(*at)) {
+      for (const std::string& name : option->get_lnames()) {
+        flags.push_back("--" + name);
+      }
+    }
+  }
+  return flags;
+}
 
 void ShowDefaults(CLI::App& app) {
   app.formatter(std::make_shared<Formatter>());
@@ -188,7 +183,9 @@ std::string NoCommand(const CLI::App& app, std::string_view word) {
 
 const CLI::Option* OptionNamed(const CLI::App& app, const std::string& name) {
   for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
-    if (const CLI::Option* option = OwnOption(*at, name)) return option;
+    for (const CLI::Option* option : OptionsOf(*at)) {
+      if (option->check_name(name)) return option;
+    }
   }
   return nullptr;
 }
@@ -201,10 +198,7 @@ std::string ExplainMistake(const CLI::App& app,
     if (word == "--") return "";
     if (word.starts_with("--")) {
       const std::string name(word.substr(0, word.find('=')));
-      std::vector<std::string> known;
-      for (const CLI::App* of = at; of != nullptr; of = of->get_parent()) {
-        AddNames(*of, &known);
-      }
+      const std::vector<std::string> known = FlagsAt(*at);
       if (std::ranges::find(known, name) == known.end()) {
         return fmt::format("there is no option {}{}", Excerpt(name, 40),
                            DidYouMean(name, known));
@@ -220,7 +214,7 @@ std::string ExplainMistake(const CLI::App& app,
       at = command;
       continue;
     }
-    if (!CommandsOf(*at).empty() && !TakesWords(*at)) {
+    if (!CommandsOf(*at).empty() && PositionalsOf(*at).empty()) {
       return NoCommand(*at, word);
     }
   }

@@ -45,6 +45,14 @@ std::string DidYouMean(std::string_view word,
 // The command of `app` with this name; null if there is none.
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name);
 
+// The options of the command and of its groups, which are nameless commands;
+// and of these the positional ones.
+std::vector<const CLI::Option*> OptionsOf(const CLI::App& app);
+std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app);
+
+// The long options ("--kind") of the command and its parents.
+std::vector<std::string> FlagsAt(const CLI::App& app);
+
 // The option of the command, its groups or its parents with this name, such as
 // "--kind" or "-o"; null if there is none.
 const CLI::Option* OptionNamed(const CLI::App& app, const std::string& name);

@@ -75,10 +75,8 @@ Result<std::vector<TaskTime>> ParseTaskTimesCsv(std::string_view text,
     UCUDNN_ASSIGN_OR_RETURN(const std::string_view node,
                             csv.Read(layer, ParseNonEmpty));
     UCUDNN_ASSIGN_OR_RETURN(const std::string_view task, csv.Read(op, ParseOp));
-    UCUDNN_ASSIGN_OR_RETURN(
-        const std::int64_t images, csv.Read(batch, [](std::string_view field) {
-          return ParseInteger(field, 1, kMaxBatchSize.count());
-        }));
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t images,
+                            csv.ReadInteger(batch, 1, kMaxBatchSize.count()));
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds value,
                             csv.Read(time, ParseMicroseconds));
     times[{std::string(node), std::string(task), images}].push_back(value);

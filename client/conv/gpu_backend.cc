@@ -61,11 +61,7 @@ Result<CUcontext> ContextOf(const cudnn::DriverApi& driver, CUstream stream) {
       driver.CtxFromGreenCtx(&context, green) == CUDA_SUCCESS) {
     return context;
   }
-  if (const CUresult got = driver.CtxGetCurrent(&context);
-      got != CUDA_SUCCESS) {
-    return tl::unexpected<Error>(
-        cudnn::DescribeError(driver, got, "cuCtxGetCurrent"));
-  }
+  UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver, driver.CtxGetCurrent, &context));
   if (context == nullptr) {
     return Fail(
         Code::kFailedPrecondition,

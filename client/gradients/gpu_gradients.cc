@@ -63,18 +63,15 @@ class OnGpu final : public Gradients<T> {
 
   Status CopyOut(T* to, std::size_t first, std::size_t count) override {
     UCUDNN_RETURN_IF_ERROR(AwaitMade());
-    return state_.Check(
-        driver_.MemcpyDtoHAsync(to, DeviceAddress(values_ + first),
-                                count * sizeof(T), stream_),
-        "cuMemcpyDtoHAsync");
+    return state_.Call(driver_.MemcpyDtoHAsync, to,
+                       DeviceAddress(values_ + first), count * sizeof(T),
+                       stream_);
   }
 
   Status CopyIn(const T* from, std::size_t first, std::size_t count) override {
     UCUDNN_RETURN_IF_ERROR(AwaitMade());
-    return state_.Check(
-        driver_.MemcpyHtoDAsync(DeviceAddress(values_ + first), from,
-                                count * sizeof(T), stream_),
-        "cuMemcpyHtoDAsync");
+    return state_.Call(driver_.MemcpyHtoDAsync, DeviceAddress(values_ + first),
+                       from, count * sizeof(T), stream_);
   }
 
   Status Wait() override {
@@ -96,10 +93,9 @@ class OnGpu final : public Gradients<T> {
     double scale = scale_;
     if (scale == 0) {
       // NCCL would multiply, and 0 times infinity is not 0.
-      UCUDNN_RETURN_IF_ERROR(
-          state_.Check(driver_.MemsetD8Async(DeviceAddress(values_), 0,
-                                             count_ * sizeof(T), stream_),
-                       "cuMemsetD8Async"));
+      UCUDNN_RETURN_IF_ERROR(state_.Call(driver_.MemsetD8Async,
+                                         DeviceAddress(values_), 0,
+                                         count_ * sizeof(T), stream_));
       scale = 1;
     }
     UCUDNN_RETURN_IF_ERROR(

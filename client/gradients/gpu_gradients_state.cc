@@ -8,30 +8,21 @@
 
 namespace ucudnn {
 
-Status GpuGradients::State::Check(CUresult result,
-                                  std::string_view call) const {
-  if (result == CUDA_SUCCESS) return {};
-  return tl::unexpected<Error>(cudnn::DescribeError(*driver, result, call));
-}
-
 Status GpuGradients::State::AllocatePinned(void** memory) const {
   if (*memory != nullptr) return {};
-  return Check(driver->MemHostAlloc(
-                   memory, kPieceBytes,
-                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-               "cuMemHostAlloc");
+  return Call(driver->MemHostAlloc, memory, kPieceBytes,
+              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
 Status GpuGradients::State::PrepareStream() {
   CUcontext now = nullptr;
-  UCUDNN_RETURN_IF_ERROR(Check(driver->CtxGetCurrent(&now), "cuCtxGetCurrent"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver->CtxGetCurrent, &now));
   if (stream != nullptr && now == context) return {};
   FreeContexts();
   context = now;
-  UCUDNN_RETURN_IF_ERROR(Check(
-      driver->EventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-  return Check(driver->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-               "cuStreamCreate");
+  UCUDNN_RETURN_IF_ERROR(
+      Call(driver->EventCreate, &made, CU_EVENT_DISABLE_TIMING));
+  return Call(driver->StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 }
 
 bool GpuGradients::State::PrepareShared(const SharedMemory* window) {
@@ -56,8 +47,7 @@ bool GpuGradients::State::MayUseNccl() const {
 Result<bool> GpuGradients::State::PrepareNccl(Ranks& ranks,
                                               Ranks::Deadline deadline) {
   if (group != nullptr) return true;
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->CtxGetDevice(&group_device), "cuCtxGetDevice"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver->CtxGetDevice, &group_device));
   UCUDNN_ASSIGN_OR_RETURN(const std::string uuid,
                           cudnn::UuidOf(*driver, group_device));
   auto created = NcclGroup::Create(*nccl, ranks, uuid, deadline);
@@ -120,7 +110,10 @@ Status GpuGradients::State::Poll(const Query& query, std::string_view call,
   auto pause = std::chrono::microseconds(1);
   for (int polls = 0;; ++polls) {
     const CUresult result = query();
-    if (result != CUDA_ERROR_NOT_READY) return Check(result, call);
+    if (result == CUDA_SUCCESS) return {};
+    if (result != CUDA_ERROR_NOT_READY) {
+      return tl::unexpected<Error>(cudnn::DescribeError(*driver, result, call));
+    }
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(Code::kDeadlineExceeded,
                   "the work in the gradients' stream did not finish in time");
@@ -142,19 +135,18 @@ Status GpuGradients::State::Wait(CUstream work,
 
 Status GpuGradients::State::WaitForDefaultStream(
     Ranks::Deadline deadline) const {
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->EventRecord(made, nullptr), "cuEventRecord"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver->EventRecord, made, nullptr));
   return Poll([&] { return driver->EventQuery(made); }, "cuEventQuery",
               deadline);
 }
 
 Result<CUcontext> GpuGradients::State::Primary(int gpu) {
   CUdevice device = 0;
-  UCUDNN_RETURN_IF_ERROR(Check(driver->DeviceGet(&device, gpu), "cuDeviceGet"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver->DeviceGet, &device, gpu));
   if (primary != nullptr && primary_device == device) return primary;
   ReleasePrimary();
-  UCUDNN_RETURN_IF_ERROR(Check(driver->DevicePrimaryCtxRetain(&primary, device),
-                               "cuDevicePrimaryCtxRetain"));
+  UCUDNN_RETURN_IF_ERROR(
+      Call(driver->DevicePrimaryCtxRetain, &primary, device));
   primary_device = device;
   return primary;
 }
@@ -169,12 +161,11 @@ void GpuGradients::State::ReleasePrimary() {
 Status GpuGradients::State::Enter(
     const void* pointer, std::optional<cudnn::GpuContext::Scope>* scope) {
   const auto ask = [&](void* answer, CUpointer_attribute attribute) {
-    return driver->PointerGetAttribute(answer, attribute,
-                                       DeviceAddress(pointer));
+    return Call(driver->PointerGetAttribute, answer, attribute,
+                DeviceAddress(pointer));
   };
   int gpu = -1;
-  UCUDNN_RETURN_IF_ERROR(Check(ask(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL),
-                               "cuPointerGetAttribute"));
+  UCUDNN_RETURN_IF_ERROR(ask(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL));
   CUdevice current = -1;
   CUdevice wanted = -1;
   if (driver->CtxGetDevice(&current) == CUDA_SUCCESS &&
@@ -182,14 +173,13 @@ Status GpuGradients::State::Enter(
     return {};
   }
   CUcontext context_of = nullptr;
-  if (ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) != CUDA_SUCCESS ||
+  if (!ask(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT) ||
       context_of == nullptr) {
     // Memory from a pool has no context of its own; any context of the GPU will
     // do.
     UCUDNN_ASSIGN_OR_RETURN(context_of, Primary(gpu));
   }
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver->CtxPushCurrent(context_of), "cuCtxPushCurrent"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver->CtxPushCurrent, context_of));
   scope->emplace(driver);
   return {};
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/result.h"
 #include "client/gradients/gpu_gradients.h"
@@ -42,7 +43,12 @@ struct GpuGradients::State {
   std::unique_ptr<NcclGroup> group;  // on the GPU group_device
   CUdevice group_device = 0;
 
-  Status Check(CUresult result, std::string_view call) const;
+  // Calls one of the driver's functions; the error that its result means.
+  template <class... P>
+  Status Call(const cudnn::Function<CUresult(P...)>& function,
+              std::type_identity_t<P>... parameters) const {
+    return cudnn::Call(*driver, function, parameters...);
+  }
   Status AllocatePinned(void** memory) const;
 
   // For the current context.

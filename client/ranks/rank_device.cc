@@ -10,9 +10,13 @@
 #include "device/open_devices.h"
 
 namespace ucudnn {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceRequest, kind, ordinal, threads, uuid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VisibleDevices, host, request, gpus, current)
+
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // The slice of its GPU that a rank runs on; none by default.
 constexpr Variable<std::int64_t> kSliceVariable = {
@@ -22,13 +26,7 @@ constexpr Variable<std::int64_t> kSliceVariable = {
 
 std::string Encode(const VisibleDevices& devices, const Status& status) {
   const Json json = {
-      {"host", devices.host},
-      {"kind", static_cast<int>(devices.request.kind)},
-      {"ordinal", devices.request.ordinal},
-      {"threads", devices.request.threads},
-      {"uuid", devices.request.uuid},
-      {"gpus", devices.gpus},
-      {"current", devices.current},
+      {"devices", devices},
       {"error", status ? std::string() : status.error().message}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -39,16 +37,7 @@ Result<VisibleDevices> Decode(const std::string& text) {
     if (const std::string error = json.at("error"); !error.empty()) {
       return Fail(Code::kInvalidArgument, "{}", error);
     }
-    VisibleDevices devices;
-    devices.host = json.at("host");
-    devices.request.kind =
-        static_cast<DeviceRequest::Kind>(json.at("kind").get<int>());
-    devices.request.ordinal = json.at("ordinal");
-    devices.request.threads = json.at("threads");
-    devices.request.uuid = json.at("uuid");
-    devices.gpus = json.at("gpus").get<std::vector<std::string>>();
-    devices.current = json.at("current");
-    return devices;
+    return json.at("devices").get<VisibleDevices>();
   } catch (const Json::exception& error) {
     return Fail(Code::kInvalidArgument,
                 "runs a different version of ucudnn: {}", error.what());

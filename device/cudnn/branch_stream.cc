@@ -13,29 +13,22 @@ Result<std::unique_ptr<BranchStream>> BranchStream::Create(CudnnHandle& trunk) {
 }
 
 Status BranchStream::Open() {
-  const auto check = [&](CUresult result, std::string_view call) {
-    return trunk_.CheckDriver(driver_, result, call);
-  };
   UCUDNN_ASSIGN_OR_RETURN(const CUstream trunk, trunk_.stream());
   CUgreenCtx const green = GreenContextOf(driver_, trunk);
   if (green != nullptr && driver_.GreenCtxStreamCreate != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(
-        check(driver_.GreenCtxStreamCreate(&stream_, green,
-                                           CU_STREAM_NON_BLOCKING, 0),
-              "cuGreenCtxStreamCreate"));
+    UCUDNN_RETURN_IF_ERROR(trunk_.Call(driver_.GreenCtxStreamCreate, &stream_,
+                                       green, CU_STREAM_NON_BLOCKING, 0));
   } else {
     UCUDNN_RETURN_IF_ERROR(
-        check(driver_.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING),
-              "cuStreamCreate"));
+        trunk_.Call(driver_.StreamCreate, &stream_, CU_STREAM_NON_BLOCKING));
   }
   for (CUevent* event : {&fork_, &join_}) {
-    UCUDNN_RETURN_IF_ERROR(check(
-        driver_.EventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    UCUDNN_RETURN_IF_ERROR(
+        trunk_.Call(driver_.EventCreate, event, CU_EVENT_DISABLE_TIMING));
   }
   const CudnnApi& api = trunk_.api();
-  UCUDNN_RETURN_IF_ERROR(trunk_.Check(api.Create(&cudnn_), "cudnnCreate"));
-  UCUDNN_RETURN_IF_ERROR(
-      trunk_.Check(api.SetStream(cudnn_, stream_), "cudnnSetStream"));
+  UCUDNN_RETURN_IF_ERROR(trunk_.Call(api.Create, &cudnn_));
+  UCUDNN_RETURN_IF_ERROR(trunk_.Call(api.SetStream, cudnn_, stream_));
   handle_ = CudnnHandle::Wrap(api, cudnn_, &driver_);
   return {};
 }
@@ -50,10 +43,8 @@ BranchStream::~BranchStream() {
 }
 
 Status BranchStream::Order(CUevent event, CUstream before, CUstream after) {
-  UCUDNN_RETURN_IF_ERROR(trunk_.CheckDriver(
-      driver_, driver_.EventRecord(event, before), "cuEventRecord"));
-  return trunk_.CheckDriver(driver_, driver_.StreamWaitEvent(after, event, 0),
-                            "cuStreamWaitEvent");
+  UCUDNN_RETURN_IF_ERROR(trunk_.Call(driver_.EventRecord, event, before));
+  return trunk_.Call(driver_.StreamWaitEvent, after, event, 0);
 }
 
 Status BranchStream::Fork() {

@@ -136,25 +136,63 @@ class CudnnDevice : public Device {
   }
   Result<DeviceBuffer> Allocate(Bytes size) override;
   Result<DeviceBuffer> AllocateHost(Bytes size) override;
-  Status Upload(void* device, const void* host, Bytes size) override;
-  Status Download(void* host, const void* device, Bytes size) override;
-  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
-    return cudnn::DriverCopyQueue::Create(*context_);
+  Status Upload(void* device, const void* host, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_RETURN_IF_ERROR(cudnn::EnqueueUpload(*context_, context_->stream(),
+                                                device, host, size));
+    return Synchronize();  // the copy reads the host's memory until then
   }
-  Status Fill(void* device, unsigned char byte, Bytes size) override;
-  Status Scale(float* device, std::int64_t count, float factor) override;
-  Result<Nanoseconds> Time(const std::function<Status()>& work) override;
+  Status Download(void* host, const void* device, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_RETURN_IF_ERROR(cudnn::EnqueueDownload(*context_, context_->stream(),
+                                                  host, device, size));
+    return Synchronize();
+  }
+  Result<std::unique_ptr<CopyQueue>> MakeCopyQueue() override {
+    return cudnn::CreateCopyQueue(*context_);
+  }
+  Status Fill(void* device, unsigned char byte, Bytes size) override {
+    if (size == Bytes()) return {};
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return context_->Call(driver_.MemsetD8Async, Address(device), byte,
+                          static_cast<std::size_t>(size.count()),
+                          context_->stream());
+  }
+  Status Scale(float* device, std::int64_t count, float factor) override {
+    if (count == 0) return {};
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto tensor,
+        cudnn::FlatTensor::Create(*handle_, count, CUDNN_DATA_FLOAT));
+    return tensor->Scale(device, factor);
+  }
+  Result<Nanoseconds> Time(const std::function<Status()>& work) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return timer_->Time(work);
+  }
   Result<EnqueuedTime> TimeEnqueued(
-      const std::function<Status()>& work) override;
+      const std::function<Status()>& work) override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return timer_->TimeEnqueued(work);
+  }
   bool can_capture() const override { return cudnn::HasGraphs(driver_); }
   Result<std::unique_ptr<CapturedWork>> Capture(
       const std::function<Status()>& work,
       std::unique_ptr<CapturedWork> replaced) override {
     return cudnn::CaptureWork(*context_, work, std::move(replaced));
   }
-  Result<std::unique_ptr<Event>> MakeEvent() override;
-  Status WaitFor(Event& event) override;
-  Status Synchronize() override;
+  Result<std::unique_ptr<Event>> MakeEvent() override {
+    return DriverEvent::Create(*context_);
+  }
+  Status WaitFor(Event& event) override {
+    UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours,
+                            cudnn::DriverEventOf(event));
+    return ours->WaitIn(context_->stream());
+  }
+  Status Synchronize() override {
+    UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
+    return context_->Call(driver_.StreamSynchronize, context_->stream());
+  }
   void* stream() override { return context_->stream(); }
   std::string BusyWith() override;
 
@@ -165,10 +203,8 @@ class CudnnDevice : public Device {
       : driver_(driver),
         families_(families),
         listing_threads_(listing_threads) {}
-  Status Wait();
   // Fills in info_ except for the multiprocessors.
-  Status Describe(const Libraries& libraries, CUdevice device,
-                  std::string_view name);
+  Status Describe(const Libraries& libraries, CUdevice device);
   // Fills in the rest from the context.
   Status Finish(const Libraries& libraries);
 
@@ -188,15 +224,12 @@ Result<std::unique_ptr<Device>> CudnnDevice::Open(const Libraries& libraries,
                                                   int ordinal,
                                                   const CudnnOptions& options) {
   const DriverApi& driver = libraries.driver;
-  const std::string name = fmt::format("GPU {}", ordinal);
-  CUdevice device = 0;
-  if (const CUresult got = driver.DeviceGet(&device, ordinal);
-      got != CUDA_SUCCESS) {
-    return Within(name, cudnn::DescribeError(driver, got, "cuDeviceGet"));
-  }
   std::unique_ptr<CudnnDevice> result(
       new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
-  UCUDNN_RETURN_IF_ERROR(result->Describe(libraries, device, name));
+  CUdevice device = 0;
+  Status known = cudnn::Call(driver, driver.DeviceGet, &device, ordinal);
+  if (known) known = result->Describe(libraries, device);
+  if (!known) return Within(fmt::format("GPU {}", ordinal), known.error());
   const DeviceInfo& info = result->info_;
   const auto before = ComputeProcesses(info.id);
   UCUDNN_ASSIGN_OR_RETURN(
@@ -217,33 +250,24 @@ Result<std::unique_ptr<Device>> CudnnDevice::OpenIn(
       new CudnnDevice(driver, FamiliesOf(options), options.listing_threads));
   UCUDNN_ASSIGN_OR_RETURN(result->context_,
                           GpuContext::Adopt(driver, context, "the GPU"));
-  UCUDNN_RETURN_IF_ERROR(
-      result->Describe(libraries, result->context_->device(), "the GPU"));
+  const CUdevice device = result->context_->device();
+  if (const Status known = result->Describe(libraries, device); !known) {
+    return Within("the GPU", known.error());
+  }
   UCUDNN_RETURN_IF_ERROR(result->Finish(libraries));
   return result;
 }
 
-Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device,
-                             std::string_view name) {
-  const auto check = [&](CUresult result, std::string_view call) -> Status {
-    if (result == CUDA_SUCCESS) return {};
-    return Within(name, cudnn::DescribeError(driver_, result, call));
-  };
-  if (const Status code = CheckCode(libraries, device); !code) {
-    return Within(name, code.error());
-  }
+Status CudnnDevice::Describe(const Libraries& libraries, CUdevice device) {
+  UCUDNN_RETURN_IF_ERROR(CheckCode(libraries, device));
   int cuda = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DriverGetVersion(&cuda), "cuDriverGetVersion"));
+  UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver_, driver_.DriverGetVersion, &cuda));
   int l2 = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      check(driver_.DeviceGetAttribute(&l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
-                                       device),
-            "cuDeviceGetAttribute"));
+  UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver_, driver_.DeviceGetAttribute, &l2,
+                                     CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+                                     device));
   cache_ = Bytes(std::max(l2, 0));
-  if (auto id = cudnn::UuidOf(driver_, device); !id) {
-    return Within(name, std::move(id).error());
-  }
+  UCUDNN_RETURN_IF_ERROR(cudnn::UuidOf(driver_, device));
   info_ = Name(libraries, device);
   info_.kind.model += MpsShare();
   info_.driver =
@@ -278,8 +302,7 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     std::size_t free = 0;
     std::size_t total = 0;
-    UCUDNN_RETURN_IF_ERROR(
-        context_->Check(driver_.MemGetInfo(&free, &total), "cuMemGetInfo"));
+    UCUDNN_RETURN_IF_ERROR(context_->Call(driver_.MemGetInfo, &free, &total));
     return Fail(Code::kResourceExhausted, "{}: {} requested, {} of {} free",
                 info_.id, HumanBytes(size),
                 HumanBytes(Bytes(static_cast<std::int64_t>(free))),
@@ -290,9 +313,8 @@ Result<DeviceBuffer> CudnnDevice::Allocate(Bytes size) {
                       [context = context_.get()](void* data) {
                         // In a lost context nothing can be released.
                         if (const auto inside = context->Enter()) {
-                          (void)context->Check(
-                              context->driver().MemFree(Address(data)),
-                              "cuMemFree");
+                          (void)context->Call(context->driver().MemFree,
+                                              Address(data));
                         }
                       });
 }
@@ -305,87 +327,14 @@ Result<DeviceBuffer> CudnnDevice::AllocateHost(Bytes size) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
   void* memory = nullptr;
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemHostAlloc(&memory, static_cast<std::size_t>(size.count()),
-                           CU_MEMHOSTALLOC_PORTABLE),
-      "cuMemHostAlloc"));
+  UCUDNN_RETURN_IF_ERROR(context_->Call(driver_.MemHostAlloc, &memory,
+                                        static_cast<std::size_t>(size.count()),
+                                        CU_MEMHOSTALLOC_PORTABLE));
   return DeviceBuffer(memory, size, [context = context_.get()](void* data) {
     if (const auto inside = context->Enter()) {
-      (void)context->Check(context->driver().MemFreeHost(data),
-                           "cuMemFreeHost");
+      (void)context->Call(context->driver().MemFreeHost, data);
     }
   });
-}
-
-Status CudnnDevice::Upload(void* device, const void* host, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemcpyHtoDAsync(Address(device), host,
-                              static_cast<std::size_t>(size.count()),
-                              context_->stream()),
-      "cuMemcpyHtoDAsync"));
-  return Wait();  // the copy reads the host's memory until then
-}
-
-Status CudnnDevice::Download(void* host, const void* device, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_RETURN_IF_ERROR(context_->Check(
-      driver_.MemcpyDtoHAsync(host, Address(device),
-                              static_cast<std::size_t>(size.count()),
-                              context_->stream()),
-      "cuMemcpyDtoHAsync"));
-  return Wait();
-}
-
-Status CudnnDevice::Fill(void* device, unsigned char byte, Bytes size) {
-  if (size == Bytes()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return context_->Check(
-      driver_.MemsetD8Async(Address(device), byte,
-                            static_cast<std::size_t>(size.count()),
-                            context_->stream()),
-      "cuMemsetD8Async");
-}
-
-Status CudnnDevice::Scale(float* device, std::int64_t count, float factor) {
-  if (count == 0) return {};
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto tensor,
-      cudnn::FlatTensor::Create(*handle_, count, CUDNN_DATA_FLOAT));
-  return tensor->Scale(device, factor);
-}
-
-Result<Nanoseconds> CudnnDevice::Time(const std::function<Status()>& work) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return timer_->Time(work);
-}
-
-Result<Device::EnqueuedTime> CudnnDevice::TimeEnqueued(
-    const std::function<Status()>& work) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return timer_->TimeEnqueued(work);
-}
-
-Result<std::unique_ptr<Event>> CudnnDevice::MakeEvent() {
-  return DriverEvent::Create(*context_);
-}
-
-Status CudnnDevice::WaitFor(Event& event) {
-  UCUDNN_ASSIGN_OR_RETURN(DriverEvent* const ours, cudnn::DriverEventOf(event));
-  return ours->WaitIn(context_->stream());
-}
-
-Status CudnnDevice::Synchronize() {
-  UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_->Enter());
-  return Wait();
-}
-
-Status CudnnDevice::Wait() {
-  return context_->Check(driver_.StreamSynchronize(context_->stream()),
-                         "cuStreamSynchronize");
 }
 
 std::string CudnnDevice::BusyWith() {

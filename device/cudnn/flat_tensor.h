@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/result.h"
+#include "device/cudnn/descriptor.h"
 #include "device/cudnn/handle.h"
 
 namespace ucudnn::cudnn {
@@ -25,19 +27,16 @@ class FlatTensor {
   static Result<std::unique_ptr<FlatTensor>> Create(CudnnHandle& handle,
                                                     std::int64_t count,
                                                     cudnnDataType_t type);
-  ~FlatTensor();
-  FlatTensor(const FlatTensor&) = delete;
-  FlatTensor& operator=(const FlatTensor&) = delete;
-
   Status Scale(void* data, float factor) const;
   // data = alpha * addend + beta * data
   Status Add(float alpha, const void* addend, float beta, void* data) const;
 
  private:
-  explicit FlatTensor(CudnnHandle& handle) : handle_(handle) {}
+  FlatTensor(CudnnHandle& handle, Owned<cudnnTensorDescriptor_t> descriptor)
+      : handle_(handle), descriptor_(std::move(descriptor)) {}
 
   CudnnHandle& handle_;
-  cudnnTensorDescriptor_t descriptor_ = nullptr;
+  Owned<cudnnTensorDescriptor_t> descriptor_;
 };
 
 }  // namespace ucudnn::cudnn

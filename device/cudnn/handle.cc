@@ -68,10 +68,9 @@ Result<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const CudnnApi& api,
                                                          GpuContext& context) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
   std::unique_ptr<CudnnHandle> handle(new CudnnHandle(api, &context, nullptr));
+  UCUDNN_RETURN_IF_ERROR(handle->Call(api.Create, &handle->handle_));
   UCUDNN_RETURN_IF_ERROR(
-      handle->Check(api.Create(&handle->handle_), "cudnnCreate"));
-  UCUDNN_RETURN_IF_ERROR(handle->Check(
-      api.SetStream(handle->handle_, context.stream()), "cudnnSetStream"));
+      handle->Call(api.SetStream, handle->handle_, context.stream()));
   return handle;
 }
 
@@ -111,11 +110,11 @@ Status CudnnHandle::Check(cudnnStatus_t status, std::string_view call) {
   return tl::unexpected<Error>(std::move(error));
 }
 
-Status CudnnHandle::CheckDriver(const DriverApi& driver, CUresult result,
-                                std::string_view call) {
+Status CudnnHandle::Check(CUresult result, std::string_view call) {
   if (result == CUDA_SUCCESS) return {};
   if (context_ != nullptr) return context_->Check(result, call);
-  return tl::unexpected<Error>(DescribeError(driver, result, call));
+  UCUDNN_ASSIGN_OR_RETURN(const DriverApi* known, driver());
+  return tl::unexpected<Error>(DescribeError(*known, result, call));
 }
 
 Status CudnnHandle::CheckLost() const {
@@ -136,8 +135,7 @@ Result<const DriverApi*> CudnnHandle::driver() const {
 
 Result<CUstream> CudnnHandle::stream() {
   cudaStream_t stream = nullptr;
-  UCUDNN_RETURN_IF_ERROR(
-      Check(api_.GetStream(handle_, &stream), "cudnnGetStream"));
+  UCUDNN_RETURN_IF_ERROR(Call(api_.GetStream, handle_, &stream));
   return stream;
 }
 

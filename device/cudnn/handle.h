@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/result.h"
 #include "device/cudnn/driver/context.h"
@@ -51,8 +52,13 @@ class CudnnHandle {
   // lost meanwhile.
   Status Check(cudnnStatus_t status, std::string_view call);
   // The same for the driver's calls in the handle's context.
-  Status CheckDriver(const DriverApi& driver, CUresult result,
-                     std::string_view call);
+  Status Check(CUresult result, std::string_view call);
+  // Calls a function of cuDNN or the driver, and checks its result.
+  template <class R, class... P>
+  Status Call(const Function<R(P...)>& function,
+              std::type_identity_t<P>... parameters) {
+    return Check(function(parameters...), function.name());
+  }
   // The error of the context, if it is lost.
   Status CheckLost() const;
 

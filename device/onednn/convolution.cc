@@ -7,6 +7,7 @@
 
 #include "device/host_memory.h"
 #include "device/onednn/blend.h"
+#include "device/run_checks.h"
 
 namespace ucudnn::onednn {
 namespace {
@@ -82,7 +83,7 @@ class OneDnnConvolution : public Convolution {
   Status Run(const ConvArgs& args, void* workspace,
              Bytes workspace_size) override {
     UCUDNN_RETURN_IF_ERROR(
-        CheckRun(args, workspace, workspace_size, this->workspace()));
+        CheckAlignedRun(args, workspace, workspace_size, this->workspace()));
     return Translated([&]() -> Status {
       const Threads::Scope scope(runtime_.threads);
       const bool plain = args.alpha == 1.0F && args.beta == 0.0F;
@@ -204,21 +205,13 @@ Result<std::unique_ptr<Convolution>> MakeConvolution(
   });
 }
 
-Status CheckRun(const ConvArgs& args, const void* workspace,
-                Bytes workspace_size, Bytes needed) {
-  if (workspace_size < needed || (workspace == nullptr && needed > Bytes())) {
-    return Fail(Code::kInvalidArgument,
-                "a workspace of {} bytes is given, {} are needed",
-                workspace == nullptr ? 0 : workspace_size.count(),
-                needed.count());
-  }
+Status CheckAlignedRun(const ConvArgs& args, const void* workspace,
+                       Bytes workspace_size, Bytes needed) {
+  UCUDNN_RETURN_IF_ERROR(CheckRun(args, workspace, workspace_size, needed));
   if (needed > Bytes() &&
       reinterpret_cast<std::uintptr_t>(workspace) % 64 != 0) {
     return Fail(Code::kInvalidArgument,
                 "the workspace is not aligned to 64 bytes");
-  }
-  if (args.a == nullptr || args.b == nullptr || args.out == nullptr) {
-    return Fail(Code::kInvalidArgument, "an operand is a null pointer");
   }
   return {};
 }

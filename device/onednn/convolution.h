@@ -40,8 +40,8 @@ Result<std::unique_ptr<Convolution>> MakeSlicedFilterGradient(
 
 // The checks of Run for both: kInvalidArgument if the workspace is smaller
 // than `needed` or not aligned to 64 bytes, or an operand is missing.
-Status CheckRun(const ConvArgs& args, const void* workspace,
-                Bytes workspace_size, Bytes needed);
+Status CheckAlignedRun(const ConvArgs& args, const void* workspace,
+                       Bytes workspace_size, Bytes needed);
 
 }  // namespace ucudnn::onednn
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -22,31 +24,23 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 
-std::string IsaName(dnnl::cpu_isa isa) {
-  switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_mic:
-      return "avx512_mic";
-    case dnnl::cpu_isa::avx512_mic_4ops:
-      return "avx512_mic_4ops";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "generic";
-  }
+std::string_view IsaName(dnnl::cpu_isa isa) {
+  using Isa = dnnl::cpu_isa;
+  constexpr std::pair<Isa, std::string_view> kNames[] = {
+      {Isa::sse41, "sse41"},
+      {Isa::avx, "avx"},
+      {Isa::avx2, "avx2"},
+      {Isa::avx2_vnni, "avx2_vnni"},
+      {Isa::avx512_mic, "avx512_mic"},
+      {Isa::avx512_mic_4ops, "avx512_mic_4ops"},
+      {Isa::avx512_core, "avx512_core"},
+      {Isa::avx512_core_vnni, "avx512_core_vnni"},
+      {Isa::avx512_core_bf16, "avx512_core_bf16"},
+      {Isa::avx512_core_amx, "avx512_core_amx"},
+  };
+  const auto* known =
+      std::ranges::find(kNames, isa, &std::pair<Isa, std::string_view>::first);
+  return known == std::end(kNames) ? "generic" : known->second;
 }
 
 bool HasBf16() {

@@ -114,7 +114,7 @@ class SlicedFilterGradient : public Convolution {
   Status Run(const ConvArgs& args, void* workspace,
              Bytes workspace_size) override {
     UCUDNN_RETURN_IF_ERROR(
-        CheckRun(args, workspace, workspace_size, this->workspace()));
+        CheckAlignedRun(args, workspace, workspace_size, this->workspace()));
     return Translated([&]() -> Status {
       const Threads::Scope scope(runtime_.threads);
       const ConvGeometry& g = problem_.geometry;

@@ -83,8 +83,8 @@ TEST(ConvertPlanTest, TellsOnceWhatRanksShare) {
   for (const int of : {2, 3, -1}) {
     message.mutable_ranks(2)->set_workspace_of_rank(of);
     EXPECT_EQ(FromProto(message).error().message,
-              fmt::format("ranks[2].workspace_of_rank is {}; an earlier rank "
-                          "is accepted",
+              fmt::format("ranks[2].workspace_of_rank is {}; a whole number "
+                          "from 0 to 1 is accepted",
                           of));
     EXPECT_EQ(&WorkspaceOf(message, 2), &message.ranks(2).workspace());
   }

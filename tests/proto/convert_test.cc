@@ -162,9 +162,9 @@ TEST(ConvertTest, RefusesADeviceModelWithoutRates) {
   v1::DeviceModel message = ToProto(DeviceModelPreset("K40").value());
   message.set_h2d_gb_per_s(0);
   EXPECT_THAT(FromProto(message).error().message,
-              HasSubstr("the link from the host is 0"));
+              HasSubstr("h2d_gb_per_s is 0"));
   message.set_name("");
-  EXPECT_THAT(FromProto(message).error().message, HasSubstr("name is ''"));
+  EXPECT_THAT(FromProto(message).error().message, HasSubstr("name: ''"));
 }
 
 }  // namespace

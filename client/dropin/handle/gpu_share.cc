@@ -157,12 +157,7 @@ Status GpuShare::Clear(std::uint64_t next) {
   for (const ArenaUser* user : users_) {
     while (user->inside()) std::this_thread::yield();
   }
-  if (const CUresult waited = libraries_.driver.CtxSynchronize();
-      waited != CUDA_SUCCESS) {
-    return tl::unexpected<Error>(
-        DescribeError(libraries_.driver, waited, "cuCtxSynchronize"));
-  }
-  return {};
+  return Call(libraries_.driver, libraries_.driver.CtxSynchronize);
 }
 
 Status GpuShare::Redivide() {

@@ -13,17 +13,14 @@ Result<std::unique_ptr<StreamGraph>> GraphPlayer::Capture(
     std::unique_ptr<StreamGraph> replaced) {
   if (ours_ == nullptr) {
     const RelaxedCapture relaxed(driver_);
-    UCUDNN_RETURN_IF_ERROR(handle_.CheckDriver(
-        driver_, driver_.StreamCreate(&ours_, CU_STREAM_NON_BLOCKING),
-        "cuStreamCreate"));
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Call(driver_.StreamCreate, &ours_, CU_STREAM_NON_BLOCKING));
   }
   const CudnnApi& api = handle_.api();
-  UCUDNN_RETURN_IF_ERROR(
-      handle_.Check(api.SetStream(handle_.get(), ours_), "cudnnSetStream"));
+  UCUDNN_RETURN_IF_ERROR(handle_.Call(api.SetStream, handle_.get(), ours_));
   auto graph =
       StreamGraph::Capture(driver_, ours_, enqueue, std::move(replaced));
-  if (const Status back =
-          handle_.Check(api.SetStream(handle_.get(), theirs), "cudnnSetStream");
+  if (const Status back = handle_.Call(api.SetStream, handle_.get(), theirs);
       !back) {
     return Fail(Code::kDataLoss, "the handle has lost its stream: {}",
                 back.error().message);

@@ -83,10 +83,7 @@ Result<std::string> UuidOf(const DriverApi& driver, CUdevice device) {
   if (get == nullptr) {
     return Fail(Code::kUnimplemented, "the driver has no cuDeviceGetUuid");
   }
-  if (const CUresult result = get(&uuid, device); result != CUDA_SUCCESS) {
-    return tl::unexpected<Error>(
-        DescribeError(driver, result, "cuDeviceGetUuid"));
-  }
+  UCUDNN_RETURN_IF_ERROR(Call(driver, get, &uuid, device));
   // No call says that a device is a MIG instance: it has a UUID beside its
   // GPU's, and a name such as "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
   const bool other_gpu =
@@ -140,14 +137,12 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Create(const DriverApi& driver,
   if (slice_sms > 0) UCUDNN_RETURN_IF_ERROR(context->Slice(slice_sms));
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context->Enter());
   if (context->green_ != nullptr) {
-    UCUDNN_RETURN_IF_ERROR(context->Check(
-        driver.GreenCtxStreamCreate(&context->stream_, context->green_,
-                                    CU_STREAM_NON_BLOCKING, 0),
-        "cuGreenCtxStreamCreate"));
+    UCUDNN_RETURN_IF_ERROR(context->Call(driver.GreenCtxStreamCreate,
+                                         &context->stream_, context->green_,
+                                         CU_STREAM_NON_BLOCKING, 0));
   } else {
-    UCUDNN_RETURN_IF_ERROR(context->Check(
-        driver.StreamCreate(&context->stream_, CU_STREAM_NON_BLOCKING),
-        "cuStreamCreate"));
+    UCUDNN_RETURN_IF_ERROR(context->Call(driver.StreamCreate, &context->stream_,
+                                         CU_STREAM_NON_BLOCKING));
   }
   return context;
 }
@@ -164,8 +159,10 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
   }
   const Scope scope(&driver);
   CUdevice device = 0;
-  if (const CUresult got = driver.CtxGetDevice(&device); got != CUDA_SUCCESS) {
-    return Within(name, DescribeError(driver, got, "cuCtxGetDevice"));
+  if (const Status got =
+          ucudnn::cudnn::Call(driver, driver.CtxGetDevice, &device);
+      !got) {
+    return Within(name, got.error());
   }
   std::unique_ptr<GpuContext> adopted(
       new GpuContext(driver, device, std::move(name)));
@@ -179,9 +176,8 @@ Result<std::unique_ptr<GpuContext>> GpuContext::Adopt(const DriverApi& driver,
     adopted->is_slice_ = std::int64_t{mine.sm.smCount} < adopted->sms_;
     adopted->sms_ = mine.sm.smCount;
   }
-  UCUDNN_RETURN_IF_ERROR(adopted->Check(
-      driver.StreamCreate(&adopted->stream_, CU_STREAM_NON_BLOCKING),
-      "cuStreamCreate"));
+  UCUDNN_RETURN_IF_ERROR(adopted->Call(driver.StreamCreate, &adopted->stream_,
+                                       CU_STREAM_NON_BLOCKING));
   return adopted;
 }
 
@@ -199,18 +195,16 @@ GpuContext::~GpuContext() {
 
 Status GpuContext::Retain() {
   UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.DevicePrimaryCtxRetain(&primary_, device_),
-            "cuDevicePrimaryCtxRetain"));
+      Call(driver_.DevicePrimaryCtxRetain, &primary_, device_));
   current_ = primary_;
   return CountMultiprocessors();
 }
 
 Status GpuContext::CountMultiprocessors() {
   int sms = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.DeviceGetAttribute(
-                &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_),
-            "cuDeviceGetAttribute"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.DeviceGetAttribute, &sms,
+                              CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                              device_));
   sms_ = sms;
   return {};
 }
@@ -227,9 +221,8 @@ Status GpuContext::Slice(std::int64_t sms) {
                 name_);
   }
   CUdevResource all = {};
-  UCUDNN_RETURN_IF_ERROR(Check(
-      driver_.DeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM),
-      "cuDeviceGetDevResource"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.DeviceGetDevResource, device_, &all,
+                              CU_DEV_RESOURCE_TYPE_SM));
   if (sms > std::int64_t{all.sm.smCount}) {
     return Fail(Code::kInvalidArgument,
                 "{}: a slice of {} multiprocessors was asked for; there are {}",
@@ -238,10 +231,8 @@ Status GpuContext::Slice(std::int64_t sms) {
   CUdevResource part = {};
   CUdevResource rest = {};
   unsigned int parts = 1;
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.DevSmResourceSplitByCount(&part, &parts, &all, &rest, 0,
-                                              static_cast<unsigned int>(sms)),
-            "cuDevSmResourceSplitByCount"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.DevSmResourceSplitByCount, &part, &parts,
+                              &all, &rest, 0, static_cast<unsigned int>(sms)));
   if (parts != 1) {
     return Fail(Code::kInvalidArgument,
                 "{}: no slice of {} of its {} multiprocessors can be made",
@@ -249,14 +240,10 @@ Status GpuContext::Slice(std::int64_t sms) {
   }
   CUdevResourceDesc description = nullptr;
   UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.DevResourceGenerateDesc(&description, &part, 1),
-            "cuDevResourceGenerateDesc"));
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.GreenCtxCreate(&green_, description, device_,
-                                   CU_GREEN_CTX_DEFAULT_STREAM),
-            "cuGreenCtxCreate"));
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.CtxFromGreenCtx(&current_, green_), "cuCtxFromGreenCtx"));
+      Call(driver_.DevResourceGenerateDesc, &description, &part, 1));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.GreenCtxCreate, &green_, description,
+                              device_, CU_GREEN_CTX_DEFAULT_STREAM));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.CtxFromGreenCtx, &current_, green_));
   sms_ = part.sm.smCount;
   is_slice_ = true;
   return {};
@@ -264,8 +251,7 @@ Status GpuContext::Slice(std::int64_t sms) {
 
 Result<GpuContext::Scope> GpuContext::Enter() {
   if (lost_) return tl::unexpected<Error>(*lost_);
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_.CtxPushCurrent(current_), "cuCtxPushCurrent"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver_.CtxPushCurrent, current_));
   return Scope(&driver_);
 }
 

@@ -17,6 +17,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "base/result.h"
 #include "device/cudnn/driver/libraries.h"
@@ -30,6 +32,15 @@ bool IsLost(CUresult result);
 // fits; kDataLoss if the context is lost.
 Error DescribeError(const DriverApi& driver, CUresult result,
                     std::string_view call);
+
+// Calls one of the driver's functions; the error that its result means, if any.
+template <class... P>
+Status Call(const DriverApi& driver, const Function<CUresult(P...)>& function,
+            std::type_identity_t<P>... parameters) {
+  const CUresult result = function(parameters...);
+  if (result == CUDA_SUCCESS) return {};
+  return tl::unexpected<Error>(DescribeError(driver, result, function.name()));
+}
 
 // How many GPUs the driver offers this process: at least 1. kUnavailable.
 Result<int> CountGpus(const DriverApi& driver);
@@ -81,6 +92,12 @@ class GpuContext {
   // The error that `result` of `call` means, if any; remembers if the context
   // is lost.
   Status Check(CUresult result, std::string_view call);
+  // Calls one of the driver's functions, and checks its result.
+  template <class... P>
+  Status Call(const Function<CUresult(P...)>& function,
+              std::type_identity_t<P>... parameters) {
+    return Check(function(parameters...), function.name());
+  }
   // Whether anything enqueued has poisoned the context; does not wait.
   Status CheckStream();
   const std::optional<Error>& lost() const { return lost_; }

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_DEVICE_CUDNN_DRIVER_COPY_QUEUE_H_
 #define UCUDNN_DEVICE_CUDNN_DRIVER_COPY_QUEUE_H_
 
-// CopyQueue (device/device.h) as a CUDA stream of its own.
+// Copies between host and device on streams of a context, which outlives them.
 
 #include <memory>
 
@@ -11,28 +11,14 @@
 
 namespace ucudnn::cudnn {
 
-class DriverCopyQueue final : public CopyQueue {
- public:
-  // `context` must outlive the result.
-  static Result<std::unique_ptr<DriverCopyQueue>> Create(GpuContext& context);
-  // Waits for the enqueued copies. In a lost context nothing can be destroyed.
-  ~DriverCopyQueue() override;
-  DriverCopyQueue(const DriverCopyQueue&) = delete;
-  DriverCopyQueue& operator=(const DriverCopyQueue&) = delete;
+// Enqueue a copy of `size` bytes.
+Status EnqueueUpload(GpuContext& context, CUstream stream, void* device,
+                     const void* host, Bytes size);
+Status EnqueueDownload(GpuContext& context, CUstream stream, void* host,
+                       const void* device, Bytes size);
 
-  Status Upload(void* device, const void* host, Bytes size) override;
-  Status Download(void* host, const void* device, Bytes size) override;
-  Status Set(Event& event) override;
-  Status WaitFor(Event& event) override;
-  Status Synchronize() override;
-
- private:
-  DriverCopyQueue(GpuContext& context, CUstream stream)
-      : context_(context), stream_(stream) {}
-
-  GpuContext& context_;
-  const CUstream stream_;
-};
+// CopyQueue (device/device.h) as a CUDA stream of its own.
+Result<std::unique_ptr<CopyQueue>> CreateCopyQueue(GpuContext& context);
 
 }  // namespace ucudnn::cudnn
 

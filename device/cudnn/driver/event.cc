@@ -7,8 +7,8 @@ namespace ucudnn::cudnn {
 Result<std::unique_ptr<DriverEvent>> DriverEvent::Create(GpuContext& context) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context.Enter());
   CUevent event = nullptr;
-  UCUDNN_RETURN_IF_ERROR(context.Check(
-      context.driver().EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate"));
+  UCUDNN_RETURN_IF_ERROR(
+      context.Call(context.driver().EventCreate, &event, CU_EVENT_DEFAULT));
   return std::unique_ptr<DriverEvent>(new DriverEvent(context, event));
 }
 
@@ -19,8 +19,7 @@ DriverEvent::~DriverEvent() {
 
 Status DriverEvent::SetIn(CUstream stream) {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(context_.driver().EventRecord(event_, stream),
-                        "cuEventRecord");
+  return context_.Call(context_.driver().EventRecord, event_, stream);
 }
 
 Status DriverEvent::WaitIn(CUstream stream) {
@@ -28,8 +27,7 @@ Status DriverEvent::WaitIn(CUstream stream) {
   if (context_.driver().StreamWaitEvent == nullptr) {
     return Fail(Code::kUnimplemented, "the driver has no cuStreamWaitEvent");
   }
-  return context_.Check(context_.driver().StreamWaitEvent(stream, event_, 0),
-                        "cuStreamWaitEvent");
+  return context_.Call(context_.driver().StreamWaitEvent, stream, event_, 0);
 }
 
 Result<bool> DriverEvent::Reached() {
@@ -43,18 +41,15 @@ Result<bool> DriverEvent::Reached() {
 Result<Nanoseconds> DriverEvent::Since(const Event& start) const {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
   float milliseconds = 0;
-  UCUDNN_RETURN_IF_ERROR(context_.Check(
-      context_.driver().EventElapsedTime(
-          &milliseconds, dynamic_cast<const DriverEvent&>(start).event_,
-          event_),
-      "cuEventElapsedTime"));
+  UCUDNN_RETURN_IF_ERROR(
+      context_.Call(context_.driver().EventElapsedTime, &milliseconds,
+                    dynamic_cast<const DriverEvent&>(start).event_, event_));
   return Nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
 }
 
 Status DriverEvent::Await() {
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
-  return context_.Check(context_.driver().EventSynchronize(event_),
-                        "cuEventSynchronize");
+  return context_.Call(context_.driver().EventSynchronize, event_);
 }
 
 Result<DriverEvent*> DriverEventOf(Event& event) {

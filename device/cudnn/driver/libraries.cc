@@ -12,11 +12,19 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// Sets `*pointer` to `symbol`, or to null if the library does not have it.
-template <class T>
-bool Bind(const SharedLibrary& library, const char* symbol, T* pointer) {
-  *pointer = reinterpret_cast<T>(library.Find(symbol));
-  return *pointer != nullptr;
+// Sets `*function` to `symbol`, or to null if the library does not have it.
+template <class... P, class R>
+bool Bind(const SharedLibrary& library, const char* symbol,
+          R (**function)(P...)) {
+  *function = reinterpret_cast<R (*)(P...)>(library.Find(symbol));
+  return *function != nullptr;
+}
+
+template <class Type>
+bool Bind(const SharedLibrary& library, const char* symbol,
+          Function<Type>* function) {
+  *function = reinterpret_cast<Type*>(library.Find(symbol));
+  return *function != nullptr;
 }
 
 // The text of a function's name after the headers' macros have renamed it:
@@ -98,6 +106,7 @@ Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
                 CudnnFullVersion(version), library.path());
   }
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_BIND)
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
   UCUDNN_BIND_OPTIONAL(GetLastErrorString, cudnnGetLastErrorString)
   return bound;
 }
@@ -106,33 +115,18 @@ Status BindCudnn(const SharedLibrary& library, CudnnApi* api) {
 #undef UCUDNN_BIND_OPTIONAL
 
 void BindNvml(const SharedLibrary& library, NvmlApi* api) {
-  (void)Bind(library, "nvmlInit_v2", &api->Init);
-  (void)Bind(library, "nvmlErrorString", &api->ErrorString);
-  (void)Bind(library, "nvmlSystemGetDriverVersion",
-             &api->SystemGetDriverVersion);
-  (void)Bind(library, "nvmlDeviceGetHandleByUUID", &api->DeviceGetHandleByUuid);
-  (void)Bind(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
-             &api->DeviceGetGpuOfMig);
-  // The third version has the second one's entries.
-  if (!Bind(library, "nvmlDeviceGetComputeRunningProcesses_v3",
-            &api->DeviceGetComputeRunningProcesses)) {
-    (void)Bind(library, "nvmlDeviceGetComputeRunningProcesses_v2",
-               &api->DeviceGetComputeRunningProcesses);
-  }
-  (void)Bind(library, "nvmlDeviceGetClockInfo", &api->DeviceGetClockInfo);
-  (void)Bind(library, "nvmlDeviceGetEnforcedPowerLimit",
-             &api->DeviceGetEnforcedPowerLimit);
-  (void)Bind(library, "nvmlDeviceGetPowerManagementDefaultLimit",
-             &api->DeviceGetDefaultPowerLimit);
-  (void)Bind(library, "nvmlDeviceGetApplicationsClock",
-             &api->DeviceGetApplicationsClock);
-  (void)Bind(library, "nvmlDeviceGetDefaultApplicationsClock",
-             &api->DeviceGetDefaultApplicationsClock);
-  if (!Bind(library, "nvmlDeviceGetCurrentClocksEventReasons",
-            &api->DeviceGetThrottleReasons)) {
-    (void)Bind(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
-               &api->DeviceGetThrottleReasons);
-  }
+  const auto bind = [&](auto&... functions) {
+    ((Bind(library, functions.name(), &functions) ||
+      (functions.old_name() != nullptr &&
+       Bind(library, functions.old_name(), &functions))),
+     ...);
+  };
+  bind(api->Init, api->ErrorString, api->SystemGetDriverVersion,
+       api->DeviceGetHandleByUuid, api->DeviceGetGpuOfMig,
+       api->DeviceGetComputeRunningProcesses, api->DeviceGetClockInfo,
+       api->DeviceGetEnforcedPowerLimit, api->DeviceGetDefaultPowerLimit,
+       api->DeviceGetApplicationsClock, api->DeviceGetDefaultApplicationsClock,
+       api->DeviceGetThrottleReasons);
 }
 
 void LoadNvml(const std::vector<std::string>& directories,
@@ -215,6 +209,16 @@ Result<const Libraries*> LoadedLibraries() {
   if (!found) return tl::unexpected<Error>(found.error());
   if (!found->usable) return tl::unexpected<Error>(found->usable.error());
   return &*found;
+}
+
+Status CheckOperators(const CudnnApi& cudnn) {
+#define UCUDNN_CHECK_BOUND(member, function)                               \
+  if (cudnn.member == nullptr) {                                           \
+    return Fail(Code::kUnimplemented, "cuDNN has no function " #function); \
+  }
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_CHECK_BOUND)
+#undef UCUDNN_CHECK_BOUND
+  return {};
 }
 
 Status CheckCapability(std::size_t version, int capability) {

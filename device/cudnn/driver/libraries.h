@@ -30,6 +30,7 @@
 
 #include "base/result.h"
 #include "base/service/shared_library.h"
+#include "device/cudnn/driver/function.h"
 #include "device/cudnn/driver/nvml_types.h"
 
 #if CUDNN_MAJOR < 9 || CUDA_VERSION < 12040
@@ -163,16 +164,41 @@ namespace ucudnn::cudnn {
   X(BackendFinalize, cudnnBackendFinalize)                                     \
   X(BackendExecute, cudnnBackendExecute)
 
-// One pointer for each function, of the type that the header declares.
+// Of operators other than convolutions: deprecated, but present in versions 8
+// and 9. Null if cuDNN does not have them.
+#define UCUDNN_OPERATOR_FUNCTIONS(X)                                 \
+  X(CreateActivation, cudnnCreateActivationDescriptor)               \
+  X(SetActivation, cudnnSetActivationDescriptor)                     \
+  X(DestroyActivation, cudnnDestroyActivationDescriptor)             \
+  X(ActivationForward, cudnnActivationForward)                       \
+  X(ActivationBackward, cudnnActivationBackward)                     \
+  X(CreatePooling, cudnnCreatePoolingDescriptor)                     \
+  X(SetPooling, cudnnSetPoolingNdDescriptor)                         \
+  X(DestroyPooling, cudnnDestroyPoolingDescriptor)                   \
+  X(CreateLocalResponse, cudnnCreateLRNDescriptor)                   \
+  X(SetLocalResponse, cudnnSetLRNDescriptor)                         \
+  X(DestroyLocalResponse, cudnnDestroyLRNDescriptor)                 \
+  X(LocalResponseForward, cudnnLRNCrossChannelForward)               \
+  X(LocalResponseBackward, cudnnLRNCrossChannelBackward)             \
+  X(PoolingForward, cudnnPoolingForward)                             \
+  X(PoolingBackward, cudnnPoolingBackward)                           \
+  X(NormalisationForward, cudnnBatchNormalizationForwardTraining)    \
+  X(NormalisationBackward, cudnnBatchNormalizationBackward)          \
+  X(NormalisationInference, cudnnBatchNormalizationForwardInference) \
+  X(BiasBackward, cudnnConvolutionBackwardBias)                      \
+  X(SoftmaxForward, cudnnSoftmaxForward)
+
+// Each function is of the type that the header declares.
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name is declared
-#define UCUDNN_MEMBER(member, function) decltype(&::function) member = nullptr;
+#define UCUDNN_MEMBER(member, function) \
+  Function<decltype(::function)> member{#function};
 struct DriverApi {
   UCUDNN_DRIVER_NAMING_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_MEMBER)
   // Optional; its first version, which tells a MIG instance's GPU where the
   // second one tells the instance.
-  decltype(&cuDeviceGetUuid) DeviceGetGpuUuid = nullptr;
+  Function<decltype(cuDeviceGetUuid)> DeviceGetGpuUuid{"cuDeviceGetUuid"};
   // Optional; in the form that CUDA 11.3 introduced, since newer headers
   // declare another one.
   CUresult(CUDAAPI* StreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*,
@@ -185,6 +211,7 @@ struct DriverApi {
 };
 struct CudnnApi {
   UCUDNN_CUDNN_FUNCTIONS(UCUDNN_MEMBER)
+  UCUDNN_OPERATOR_FUNCTIONS(UCUDNN_MEMBER)
   UCUDNN_MEMBER(GetLastErrorString, cudnnGetLastErrorString)  // null in 8
 };
 #undef UCUDNN_MEMBER
@@ -216,6 +243,9 @@ Result<Libraries> LoadLibraries(const std::vector<std::string>& directories);
 const Result<Libraries>& FoundLibraries();
 // Those that can be used; else the error, or why they cannot.
 Result<const Libraries*> LoadedLibraries();
+
+// kUnimplemented, naming the function, if cuDNN lacks one of the operators'.
+Status CheckOperators(const CudnnApi& cudnn);
 
 // Whether cuDNN `version` has code for GPUs of this compute capability (37 for
 // 3.7). kUnimplemented says which version has.

@@ -110,24 +110,21 @@ std::string SettingsText(const NvmlApi& nvml, NvmlDevice device) {
     text += fmt::format("{}{} {} of {} {}", text.empty() ? "" : ", ", what, now,
                         usual, unit);
   };
+  const auto tells = [&](const auto& function, auto... arguments) {
+    return function != nullptr &&
+           function(device, arguments...) == kNvmlSuccess;
+  };
   unsigned int now = 0;
   unsigned int usual = 0;
-  if (nvml.DeviceGetEnforcedPowerLimit != nullptr &&
-      nvml.DeviceGetDefaultPowerLimit != nullptr &&
-      nvml.DeviceGetEnforcedPowerLimit(device, &now) == kNvmlSuccess &&
-      nvml.DeviceGetDefaultPowerLimit(device, &usual) == kNvmlSuccess) {
+  if (tells(nvml.DeviceGetEnforcedPowerLimit, &now) &&
+      tells(nvml.DeviceGetDefaultPowerLimit, &usual)) {
     constexpr unsigned int kMilliwatts = 1000;
     add("power cap", now / kMilliwatts, usual / kMilliwatts, "W");
   }
-  if (nvml.DeviceGetApplicationsClock == nullptr ||
-      nvml.DeviceGetDefaultApplicationsClock == nullptr) {
-    return text;
-  }
   for (const auto& [clock, what] :
        {std::pair{kNvmlClockSm, "clocks"}, {kNvmlClockMemory, "memory"}}) {
-    if (nvml.DeviceGetApplicationsClock(device, clock, &now) == kNvmlSuccess &&
-        nvml.DeviceGetDefaultApplicationsClock(device, clock, &usual) ==
-            kNvmlSuccess) {
+    if (tells(nvml.DeviceGetApplicationsClock, clock, &now) &&
+        tells(nvml.DeviceGetDefaultApplicationsClock, clock, &usual)) {
       add(what, now, usual, "MHz");
     }
   }

@@ -5,6 +5,8 @@
 // Its header comes with neither the driver nor the CUDA packages. Each
 // function's ABI is stable under its name.
 
+#include "device/cudnn/driver/function.h"
+
 namespace ucudnn::cudnn {
 
 using NvmlDevice = struct NvmlDeviceTag*;
@@ -26,31 +28,36 @@ struct NvmlProcess {
 
 // Each may be null.
 struct NvmlApi {
-  NvmlReturn (*Init)() = nullptr;
-  const char* (*ErrorString)(NvmlReturn) = nullptr;
-  NvmlReturn (*SystemGetDriverVersion)(char* text, unsigned int size) = nullptr;
-  NvmlReturn (*DeviceGetHandleByUuid)(const char* uuid,
-                                      NvmlDevice* device) = nullptr;
+  Function<NvmlReturn()> Init{"nvmlInit_v2"};
+  Function<const char*(NvmlReturn)> ErrorString{"nvmlErrorString"};
+  Function<NvmlReturn(char* text, unsigned int size)> SystemGetDriverVersion{
+      "nvmlSystemGetDriverVersion"};
+  Function<NvmlReturn(const char* uuid, NvmlDevice* device)>
+      DeviceGetHandleByUuid{"nvmlDeviceGetHandleByUUID"};
   // The GPU of a MIG instance.
-  NvmlReturn (*DeviceGetGpuOfMig)(NvmlDevice instance,
-                                  NvmlDevice* gpu) = nullptr;
-  NvmlReturn (*DeviceGetComputeRunningProcesses)(
-      NvmlDevice device, unsigned int* count, NvmlProcess* processes) = nullptr;
-  NvmlReturn (*DeviceGetClockInfo)(NvmlDevice device, NvmlClock clock,
-                                   unsigned int* mhz) = nullptr;
+  Function<NvmlReturn(NvmlDevice instance, NvmlDevice* gpu)> DeviceGetGpuOfMig{
+      "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"};
+  // The third version has the second one's entries.
+  Function<NvmlReturn(NvmlDevice, unsigned int* count, NvmlProcess* processes)>
+      DeviceGetComputeRunningProcesses{
+          "nvmlDeviceGetComputeRunningProcesses_v3",
+          "nvmlDeviceGetComputeRunningProcesses_v2"};
+  Function<NvmlReturn(NvmlDevice, NvmlClock, unsigned int* mhz)>
+      DeviceGetClockInfo{"nvmlDeviceGetClockInfo"};
   // The current and the default power limit, in milliwatts.
-  NvmlReturn (*DeviceGetEnforcedPowerLimit)(NvmlDevice device,
-                                            unsigned int* limit) = nullptr;
-  NvmlReturn (*DeviceGetDefaultPowerLimit)(NvmlDevice device,
-                                           unsigned int* limit) = nullptr;
+  Function<NvmlReturn(NvmlDevice, unsigned int* limit)>
+      DeviceGetEnforcedPowerLimit{"nvmlDeviceGetEnforcedPowerLimit"};
+  Function<NvmlReturn(NvmlDevice, unsigned int* limit)>
+      DeviceGetDefaultPowerLimit{"nvmlDeviceGetPowerManagementDefaultLimit"};
   // The clocks that were set, and the default ones.
-  NvmlReturn (*DeviceGetApplicationsClock)(NvmlDevice device, NvmlClock clock,
-                                           unsigned int* mhz) = nullptr;
-  NvmlReturn (*DeviceGetDefaultApplicationsClock)(NvmlDevice device,
-                                                  NvmlClock clock,
-                                                  unsigned int* mhz) = nullptr;
-  NvmlReturn (*DeviceGetThrottleReasons)(NvmlDevice device,
-                                         unsigned long long* mask) = nullptr;
+  Function<NvmlReturn(NvmlDevice, NvmlClock, unsigned int* mhz)>
+      DeviceGetApplicationsClock{"nvmlDeviceGetApplicationsClock"};
+  Function<NvmlReturn(NvmlDevice, NvmlClock, unsigned int* mhz)>
+      DeviceGetDefaultApplicationsClock{
+          "nvmlDeviceGetDefaultApplicationsClock"};
+  Function<NvmlReturn(NvmlDevice, unsigned long long* mask)>
+      DeviceGetThrottleReasons{"nvmlDeviceGetCurrentClocksEventReasons",
+                               "nvmlDeviceGetCurrentClocksThrottleReasons"};
 };
 
 }  // namespace ucudnn::cudnn

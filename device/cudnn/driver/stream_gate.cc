@@ -37,9 +37,8 @@ Result<StreamGate> StreamGate::Begin(GpuContext& context, Nanoseconds most) {
   auto state = std::make_shared<State>(most);
   // The stream co-owns the state: it may reach the gate long after we are gone.
   auto owner = std::make_unique<std::shared_ptr<State>>(state);
-  UCUDNN_RETURN_IF_ERROR(context.Check(
-      driver.LaunchHostFunc(context.stream(), &State::Wait, owner.get()),
-      "cuLaunchHostFunc"));
+  UCUDNN_RETURN_IF_ERROR(context.Call(driver.LaunchHostFunc, context.stream(),
+                                      &State::Wait, owner.get()));
   (void)owner.release();  // Wait owns it
   return StreamGate(std::move(state));
 }

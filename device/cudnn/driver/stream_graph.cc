@@ -8,11 +8,6 @@
 namespace ucudnn::cudnn {
 namespace {
 
-Status Check(const DriverApi& driver, CUresult result, std::string_view call) {
-  if (result == CUDA_SUCCESS) return {};
-  return tl::unexpected<Error>(DescribeError(driver, result, call));
-}
-
 // A captured graph until it is instantiated.
 class Template {
  public:
@@ -53,13 +48,14 @@ Status Record(const DriverApi& driver, CUstream stream,
   // graph fail.
   constexpr auto kOwn = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
   const CaptureMode mode(driver, kOwn);
-  UCUDNN_RETURN_IF_ERROR(Check(driver, driver.StreamBeginCapture(stream, kOwn),
-                               "cuStreamBeginCapture"));
+  UCUDNN_RETURN_IF_ERROR(Call(driver, driver.StreamBeginCapture, stream, kOwn));
   Status enqueued = enqueue();
   // Ends the capture whatever happened in it.
   const CUresult ended = driver.StreamEndCapture(stream, into->address());
   UCUDNN_RETURN_IF_ERROR(enqueued);
-  return Check(driver, ended, "cuStreamEndCapture");
+  if (ended == CUDA_SUCCESS) return {};
+  return tl::unexpected<Error>(
+      DescribeError(driver, ended, driver.StreamEndCapture.name()));
 }
 
 CUresult Update(const DriverApi& driver, CUgraphExec executable,
@@ -112,8 +108,7 @@ Result<std::unique_ptr<StreamGraph>> StreamGraph::Capture(
   UCUDNN_RETURN_IF_ERROR(Record(driver, stream, enqueue, &graph));
   std::size_t nodes = 0;
   UCUDNN_RETURN_IF_ERROR(
-      Check(driver, driver.GraphGetNodes(graph.get(), nullptr, &nodes),
-            "cuGraphGetNodes"));
+      Call(driver, driver.GraphGetNodes, graph.get(), nullptr, &nodes));
   if (nodes == 0) {
     return Fail(Code::kFailedPrecondition, "nothing was captured");
   }
@@ -133,12 +128,11 @@ Status StreamGraph::Instantiate(CUgraph graph, CUstream stream) {
   // forbid.
   const CaptureMode relaxed(driver_, CU_STREAM_CAPTURE_MODE_RELAXED);
   const std::size_t before = FreeMemory(driver_);
-  UCUDNN_RETURN_IF_ERROR(Check(driver_,
-                               driver_.GraphInstantiate(&executable_, graph, 0),
-                               "cuGraphInstantiate"));
+  UCUDNN_RETURN_IF_ERROR(
+      Call(driver_, driver_.GraphInstantiate, &executable_, graph, 0));
   // Now rather than at the first launch.
-  UCUDNN_RETURN_IF_ERROR(Check(
-      driver_, driver_.GraphUpload(executable_, stream), "cuGraphUpload"));
+  UCUDNN_RETURN_IF_ERROR(
+      Call(driver_, driver_.GraphUpload, executable_, stream));
   const std::size_t after = FreeMemory(driver_);
   if (before > after) {
     memory_ = Bytes(static_cast<std::int64_t>(

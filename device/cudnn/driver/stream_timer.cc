@@ -61,14 +61,12 @@ Status StreamTimer::UseSecondStream() {
   }
   Status status;
   for (int i = 0; i < kKernels && status; ++i) {
-    status = context_.Check(
-        driver.MemsetD8Async(buffer, 0, kFilled, (*second)->stream()),
-        "cuMemsetD8Async");
+    status = context_.Call(driver.MemsetD8Async, buffer, 0, kFilled,
+                           (*second)->stream());
   }
   if (status) {
     second_stream_used_ = true;
-    status = context_.Check(driver.StreamSynchronize((*second)->stream()),
-                            "cuStreamSynchronize");
+    status = context_.Call(driver.StreamSynchronize, (*second)->stream());
   }
   if (!context_.lost()) (void)driver.MemFree(buffer);
   return status;

@@ -15,11 +15,7 @@ Result<VisibleGpus> FindVisibleGpus() {
   VisibleGpus gpus;
   for (int i = 0; i < count; ++i) {
     CUdevice device = 0;
-    if (const CUresult result = driver.DeviceGet(&device, i);
-        result != CUDA_SUCCESS) {
-      return tl::unexpected<Error>(
-          cudnn::DescribeError(driver, result, "cuDeviceGet"));
-    }
+    UCUDNN_RETURN_IF_ERROR(cudnn::Call(driver, driver.DeviceGet, &device, i));
     UCUDNN_ASSIGN_OR_RETURN(gpus.uuids.emplace_back(),
                             cudnn::UuidOf(driver, device));
     if (any && device == current) gpus.current = i;

@@ -9,8 +9,7 @@ Result<BackendDescriptor> BackendDescriptor::Create(
     CudnnHandle& handle, cudnnBackendDescriptorType_t type) {
   cudnnBackendDescriptor_t descriptor = nullptr;
   UCUDNN_RETURN_IF_ERROR(
-      handle.Check(handle.api().BackendCreateDescriptor(type, &descriptor),
-                   "cudnnBackendCreateDescriptor"));
+      handle.Call(handle.api().BackendCreateDescriptor, type, &descriptor));
   return BackendDescriptor(handle, descriptor);
 }
 
@@ -27,31 +26,32 @@ BackendDescriptor::~BackendDescriptor() {
   }
 }
 
-Status BackendDescriptor::Set(cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type,
-                              std::int64_t count, const void* values) {
-  return handle_->Check(handle_->api().BackendSetAttribute(descriptor_, name,
-                                                           type, count, values),
-                        "cudnnBackendSetAttribute");
+BackendBuilder& BackendBuilder::SetRaw(cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type,
+                                       std::int64_t count, const void* values) {
+  if (made_ && set_) {
+    set_ = handle_.Call(handle_.api().BackendSetAttribute, made_->get(), name,
+                        type, count, values);
+  }
+  return *this;
 }
 
-Status BackendDescriptor::SetDescriptors(
+BackendBuilder& BackendBuilder::SetAll(
     cudnnBackendAttributeName_t name,
     std::span<const BackendDescriptor> values) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (const BackendDescriptor& value : values) raw.push_back(value.get());
-  return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-             static_cast<std::int64_t>(raw.size()), raw.data());
+  return SetRaw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(raw),
+                raw.data());
 }
 
-Status BackendDescriptor::SetHandle(cudnnBackendAttributeName_t name) {
-  const cudnnHandle_t handle = handle_->get();
-  return Set(name, CUDNN_TYPE_HANDLE, 1, &handle);
-}
-
-Status BackendDescriptor::Finalize() {
-  return handle_->Check(handle_->api().BackendFinalize(descriptor_),
-                        "cudnnBackendFinalize");
+Result<BackendDescriptor> BackendBuilder::Finalize() {
+  UCUDNN_RETURN_IF_ERROR(set_);
+  if (made_) {
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Call(handle_.api().BackendFinalize, made_->get()));
+  }
+  return std::move(made_);
 }
 
 Result<std::int64_t> BackendDescriptor::Get(cudnnBackendAttributeName_t name,
@@ -59,10 +59,9 @@ Result<std::int64_t> BackendDescriptor::Get(cudnnBackendAttributeName_t name,
                                             std::int64_t capacity,
                                             void* values) const {
   std::int64_t count = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      handle_->Check(handle_->api().BackendGetAttribute(
-                         descriptor_, name, type, capacity, &count, values),
-                     "cudnnBackendGetAttribute"));
+  UCUDNN_RETURN_IF_ERROR(handle_->Call(handle_->api().BackendGetAttribute,
+                                       descriptor_, name, type, capacity,
+                                       &count, values));
   return count;
 }
 

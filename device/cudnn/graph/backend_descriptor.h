@@ -1,13 +1,18 @@
 #ifndef UCUDNN_DEVICE_CUDNN_GRAPH_BACKEND_DESCRIPTOR_H_
 #define UCUDNN_DEVICE_CUDNN_GRAPH_BACKEND_DESCRIPTOR_H_
 
-// One object of cuDNN's graph API: attributes are set, then it is finalised,
-// then other objects refer to it. Move-only. Objects that it refers to must
-// outlive it.
+// Objects of cuDNN's graph API: attributes are set, then the object is
+// finalised, then other objects refer to it.
+//
+//   UCUDNN_ASSIGN_OR_RETURN(
+//       auto engine, BackendBuilder(handle, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+//                        .Set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph)
+//                        .Set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index)
+//                        .Finalize());
 
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +20,7 @@
 
 namespace ucudnn::cudnn {
 
+// Objects that it refers to must outlive it.
 class BackendDescriptor {
  public:
   static Result<BackendDescriptor> Create(CudnnHandle& handle,
@@ -22,25 +28,6 @@ class BackendDescriptor {
   BackendDescriptor(BackendDescriptor&& other) noexcept;
   BackendDescriptor& operator=(BackendDescriptor&&) = delete;
   ~BackendDescriptor();
-
-  Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-             std::int64_t count, const void* values);
-  Status SetInts(cudnnBackendAttributeName_t name,
-                 std::span<const std::int64_t> values) {
-    return Set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()),
-               values.data());
-  }
-  Status SetInt(cudnnBackendAttributeName_t name, std::int64_t value) {
-    return Set(name, CUDNN_TYPE_INT64, 1, &value);
-  }
-  Status SetDescriptor(cudnnBackendAttributeName_t name,
-                       const BackendDescriptor& value) {
-    return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.descriptor_);
-  }
-  Status SetDescriptors(cudnnBackendAttributeName_t name,
-                        std::span<const BackendDescriptor> values);
-  Status SetHandle(cudnnBackendAttributeName_t name);
-  Status Finalize();
 
   // Reads an attribute with any number of elements, up to `capacity` of them
   // into `values`; returns how many there were.
@@ -63,6 +50,65 @@ class BackendDescriptor {
 
   CudnnHandle* handle_;
   cudnnBackendDescriptor_t descriptor_;
+};
+
+// How cuDNN names the type of an attribute.
+template <class T>
+constexpr cudnnBackendAttributeType_t AttributeType() {
+  if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return CUDNN_TYPE_INT32;
+  if constexpr (std::is_same_v<T, float>) return CUDNN_TYPE_FLOAT;
+  if constexpr (std::is_same_v<T, void*>) return CUDNN_TYPE_VOID_PTR;
+  if constexpr (std::is_same_v<T, cudnnHandle_t>) return CUDNN_TYPE_HANDLE;
+  if constexpr (std::is_same_v<T, cudnnDataType_t>) return CUDNN_TYPE_DATA_TYPE;
+  if constexpr (std::is_same_v<T, cudnnConvolutionMode_t>)
+    return CUDNN_TYPE_CONVOLUTION_MODE;
+  if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>)
+    return CUDNN_TYPE_HEUR_MODE;
+  if constexpr (std::is_same_v<T, cudnnBackendKnobType_t>)
+    return CUDNN_TYPE_KNOB_TYPE;
+}
+
+class BackendBuilder {
+ public:
+  BackendBuilder(CudnnHandle& handle, cudnnBackendDescriptorType_t type)
+      : handle_(handle), made_(BackendDescriptor::Create(handle, type)) {}
+
+  template <class T>
+  BackendBuilder& Set(cudnnBackendAttributeName_t name, const T& value) {
+    return SetAll(name, std::span<const T>(&value, 1));
+  }
+  BackendBuilder& Set(cudnnBackendAttributeName_t name,
+                      const BackendDescriptor& value) {
+    return SetAll(name, std::span(&value, 1));
+  }
+  template <class T, std::size_t n>
+  BackendBuilder& SetAll(cudnnBackendAttributeName_t name,
+                         std::span<T, n> values) {
+    return SetRaw(name, AttributeType<std::remove_const_t<T>>(),
+                  std::ssize(values), values.data());
+  }
+  BackendBuilder& SetAll(cudnnBackendAttributeName_t name,
+                         std::span<const BackendDescriptor> values);
+
+  // Sets what cuDNN may ignore or refuse.
+  template <class T>
+  void Hint(cudnnBackendAttributeName_t name, const T& value) {
+    const Status before = set_;
+    Set(name, value);
+    set_ = before;
+  }
+  // The object, or the first error.
+  Result<BackendDescriptor> Finalize();
+
+ private:
+  BackendBuilder& SetRaw(cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, std::int64_t count,
+                         const void* values);
+
+  CudnnHandle& handle_;
+  Result<BackendDescriptor> made_;
+  Status set_;
 };
 
 }  // namespace ucudnn::cudnn

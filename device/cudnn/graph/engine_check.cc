@@ -74,16 +74,12 @@ EngineBench::~EngineBench() {
   }
 }
 
-Status EngineBench::Check(CUresult result, std::string_view call) const {
-  return handle_.CheckDriver(*driver_, result, call);
-}
-
 Status EngineBench::Allocate(Bytes size, CUdeviceptr* memory) {
   if (*memory != 0) (void)driver_->MemFree(*memory);
   *memory = 0;
-  return Check(driver_->MemAlloc(memory, static_cast<std::size_t>(std::max(
-                                             size.count(), std::int64_t{1}))),
-               "cuMemAlloc");
+  return handle_.Call(
+      driver_->MemAlloc, memory,
+      static_cast<std::size_t>(std::max(size.count(), std::int64_t{1})));
 }
 
 Status EngineBench::Prepare() {
@@ -101,12 +97,10 @@ Status EngineBench::Prepare() {
     UCUDNN_RETURN_IF_ERROR(Allocate(Bytes(count * size), memory));
     const std::string bytes =
         RandomElements(count, problem_.precision, std::uint64_t{i} + 1);
-    UCUDNN_RETURN_IF_ERROR(Check(
-        driver_->MemcpyHtoDAsync(*memory, bytes.data(), bytes.size(), stream_),
-        "cuMemcpyHtoDAsync"));
+    UCUDNN_RETURN_IF_ERROR(handle_.Call(driver_->MemcpyHtoDAsync, *memory,
+                                        bytes.data(), bytes.size(), stream_));
     // The copy reads the host's memory until then.
-    UCUDNN_RETURN_IF_ERROR(
-        Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
+    UCUDNN_RETURN_IF_ERROR(handle_.Call(driver_->StreamSynchronize, stream_));
     values[i] = DecodeElements(bytes, problem_.precision);
   }
   UCUDNN_RETURN_IF_ERROR(Allocate(Bytes(elements_.out * size), &out_));
@@ -198,10 +192,8 @@ Result<double> EngineBench::ErrorOf(const EngineConvolution& plan,
     workspace_size_ = needed;
   }
   const auto fill = [&](CUdeviceptr memory, unsigned char byte, Bytes size) {
-    return Check(
-        driver_->MemsetD8Async(memory, byte,
-                               static_cast<std::size_t>(size.count()), stream_),
-        "cuMemsetD8Async");
+    return handle_.Call(driver_->MemsetD8Async, memory, byte,
+                        static_cast<std::size_t>(size.count()), stream_);
   };
   // Large enough that an ignored beta cannot pass for a rounding error.
   const unsigned char old_byte =
@@ -228,15 +220,13 @@ Result<double> EngineBench::ErrorOf(const EngineConvolution& plan,
       ++end;
     }
     UCUDNN_RETURN_IF_ERROR(
-        Check(driver_->MemcpyDtoHAsync(
-                  bytes.data() + i * static_cast<std::size_t>(size),
-                  out_ + static_cast<CUdeviceptr>(samples_[i].index * size),
-                  (end - i) * static_cast<std::size_t>(size), stream_),
-              "cuMemcpyDtoHAsync"));
+        handle_.Call(driver_->MemcpyDtoHAsync,
+                     bytes.data() + i * static_cast<std::size_t>(size),
+                     out_ + static_cast<CUdeviceptr>(samples_[i].index * size),
+                     (end - i) * static_cast<std::size_t>(size), stream_));
     i = end;
   }
-  UCUDNN_RETURN_IF_ERROR(
-      Check(driver_->StreamSynchronize(stream_), "cuStreamSynchronize"));
+  UCUDNN_RETURN_IF_ERROR(handle_.Call(driver_->StreamSynchronize, stream_));
   const std::vector<float> values = DecodeElements(bytes, problem_.precision);
   const double allowed = tolerance * (std::fabs(scaling.alpha) * scale_ +
                                       std::fabs(scaling.beta * old)) +

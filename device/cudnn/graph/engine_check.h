@@ -98,7 +98,6 @@ class EngineBench {
   // plan cannot run.
   Result<double> ErrorOf(const EngineConvolution& plan, Scaling scaling,
                          double tolerance);
-  Status Check(CUresult result, std::string_view call) const;
 
   CudnnHandle& handle_;
   const ConvProblem problem_;

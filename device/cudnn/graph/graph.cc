@@ -54,7 +54,7 @@ Result<std::vector<EngineName>> Suggested(GraphProblem& problem,
 // What is done with an engine that the heuristics suggest.
 using Visit = std::function<Status(const std::shared_ptr<GraphProblem>& problem,
                                    Precision asked, const EngineName& engine,
-                                   EngineVerdict verdict)>;
+                                   const EngineVerdict& verdict)>;
 
 // Visits the engines that the heuristics suggest, in their order, inside
 // handle.Enter().
@@ -73,8 +73,7 @@ Status ForEachSuggested(CudnnHandle& handle, const ConvProblem& problem,
       // The check could not run, for want of memory for example: an engine that
       // is not known to be right is not offered.
       if (!verdict) verdict = EngineVerdict{verdict.error().message, false};
-      UCUDNN_RETURN_IF_ERROR(
-          visit(shared, precision, engine, *std::move(verdict)));
+      UCUDNN_RETURN_IF_ERROR(visit(shared, precision, engine, *verdict));
       UCUDNN_RETURN_IF_ERROR(handle.CheckLost());
     }
   }
@@ -83,37 +82,24 @@ Status ForEachSuggested(CudnnHandle& handle, const ConvProblem& problem,
 
 }  // namespace
 
-Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
-                                                 const ConvProblem& problem,
-                                                 BatchSize batch, int most) {
-  std::vector<SuggestedEngine> survey;
+Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
+                                         const ConvProblem& problem,
+                                         BatchSize batch, int most) {
+  std::vector<Candidate> candidates;
   auto cache = std::make_unique<EngineCache>(problem, batch);
   const auto make = [&](const auto& shared, Precision asked,
                         const EngineName& engine,
-                        EngineVerdict verdict) -> Status {
+                        const EngineVerdict& verdict) -> Status {
+    if (!verdict.fault.empty()) return {};
     auto made = GraphConvolution::Create(shared, asked, engine, verdict.scales);
     if (!made || !Admits(problem.precision, (*made)->precision())) return {};
     const Algorithm algorithm = {ToString(engine), "", (*made)->precision()};
-    survey.push_back({{algorithm, (*made)->workspace()},
-                      std::move(verdict.fault),
-                      verdict.scales});
-    if (survey.back().fault.empty()) cache->Add(algorithm, *std::move(made));
+    candidates.push_back({algorithm, (*made)->workspace()});
+    cache->Add(algorithm, *std::move(made));
     return {};
   };
   UCUDNN_RETURN_IF_ERROR(ForEachSuggested(handle, problem, batch, most, make));
   handle.engine_cache() = std::move(cache);
-  return survey;
-}
-
-Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
-                                         const ConvProblem& problem,
-                                         BatchSize batch, int most) {
-  UCUDNN_ASSIGN_OR_RETURN(const auto survey,
-                          SurveyGraph(handle, problem, batch, most));
-  std::vector<Candidate> candidates;
-  for (const SuggestedEngine& engine : survey) {
-    if (engine.fault.empty()) candidates.push_back(engine.candidate);
-  }
   return candidates;
 }
 

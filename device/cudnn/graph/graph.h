@@ -29,26 +29,14 @@
 
 namespace ucudnn::cudnn {
 
-// An engine that the heuristics suggest and that accepts the batch.
-struct SuggestedEngine {
-  Candidate candidate;
-  std::string fault;  // why it is not offered; empty if it is
-  bool scales = false;
-};
-
-// In the order of the heuristics, best first; perhaps none. Builds each engine
-// once, which takes about a millisecond of host time, more if it is compiled,
-// and checks those that have no verdict yet. Until the next listing the handle
-// keeps them ready for PrepareGraph.
-Result<std::vector<SuggestedEngine>> SurveyGraph(CudnnHandle& handle,
-                                                 const ConvProblem& problem,
-                                                 BatchSize batch, int most = 0);
-
-// The engines of SurveyGraph without fault.
+// The engines that the heuristics suggest, that accept the batch and have no
+// fault, best first; perhaps none. Builds each engine once, which takes about a
+// millisecond of host time, more if it is compiled, and checks those that have
+// no verdict yet. Until the next listing the handle keeps them ready for
+// PrepareGraph.
 Result<std::vector<Candidate>> ListGraph(CudnnHandle& handle,
                                          const ConvProblem& problem,
                                          BatchSize batch, int most = 0);
-
 // The same without building the engines whose verdicts are known, so that one
 // may be listed that PrepareGraph refuses. The handle keeps what it keeps
 // ready.

@@ -51,50 +51,32 @@ OperationNames NamesOf(ConvOp op) {
 Result<BackendDescriptor> Tensor(CudnnHandle& handle, Uid uid,
                                  const TensorShape& shape, cudnnDataType_t type,
                                  std::int64_t alignment) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto tensor,
-      BackendDescriptor::Create(handle, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
   const auto rank = static_cast<std::size_t>(shape.rank);
-  UCUDNN_RETURN_IF_ERROR(
-      tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-  UCUDNN_RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS,
-                                        std::span(shape.dims).first(rank)));
-  UCUDNN_RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES,
-                                        std::span(shape.strides).first(rank)));
-  UCUDNN_RETURN_IF_ERROR(tensor.SetInt(CUDNN_ATTR_TENSOR_UNIQUE_ID, uid));
-  UCUDNN_RETURN_IF_ERROR(
-      tensor.SetInt(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment));
-  UCUDNN_RETURN_IF_ERROR(tensor.Finalize());
-  return tensor;
+  return BackendBuilder(handle, CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+      .Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
+      .SetAll(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span(shape.dims).first(rank))
+      .SetAll(CUDNN_ATTR_TENSOR_STRIDES, std::span(shape.strides).first(rank))
+      .Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, std::int64_t{uid})
+      .Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
+      .Finalize();
 }
 
 Result<BackendDescriptor> ConvolutionParameters(CudnnHandle& handle,
                                                 const ConvShapes& shapes,
                                                 cudnnDataType_t compute_type) {
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto convolution,
-      BackendDescriptor::Create(handle, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   const auto n = static_cast<std::size_t>(shapes.spatial_dims);
-  UCUDNN_RETURN_IF_ERROR(convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE,
-                                         CUDNN_TYPE_DATA_TYPE, 1,
-                                         &compute_type));
-  UCUDNN_RETURN_IF_ERROR(convolution.Set(
-      CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-  UCUDNN_RETURN_IF_ERROR(convolution.SetInt(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
-                                            shapes.spatial_dims));
-  UCUDNN_RETURN_IF_ERROR(convolution.SetInts(
-      CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span(shapes.padding).first(n)));
-  UCUDNN_RETURN_IF_ERROR(
-      convolution.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-                          std::span(shapes.padding).first(n)));
-  UCUDNN_RETURN_IF_ERROR(
-      convolution.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
-                          std::span(shapes.stride).first(n)));
-  UCUDNN_RETURN_IF_ERROR(convolution.SetInts(
-      CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span(shapes.dilation).first(n)));
-  UCUDNN_RETURN_IF_ERROR(convolution.Finalize());
-  return convolution;
+  const auto padding = std::span(shapes.padding).first(n);
+  return BackendBuilder(handle, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+      .Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, compute_type)
+      .Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
+      .Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::ssize(padding))
+      .SetAll(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding)
+      .SetAll(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding)
+      .SetAll(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+              std::span(shapes.stride).first(n))
+      .SetAll(CUDNN_ATTR_CONVOLUTION_DILATIONS,
+              std::span(shapes.dilation).first(n))
+      .Finalize();
 }
 
 Result<bool> RoundsFloats(const BackendDescriptor& engine) {
@@ -162,26 +144,20 @@ Result<std::unique_ptr<ConvolutionGraph>> ConvolutionGraph::Create(
 
   const OperationNames names = NamesOf(problem.op);
   UCUDNN_ASSIGN_OR_RETURN(auto operation,
-                          BackendDescriptor::Create(handle, names.type));
-  UCUDNN_RETURN_IF_ERROR(
-      operation.SetDescriptor(names.convolution, convolution));
-  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.input, input));
-  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.filter, filter));
-  UCUDNN_RETURN_IF_ERROR(operation.SetDescriptor(names.output, output));
-  UCUDNN_RETURN_IF_ERROR(
-      operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1, &scaling.alpha));
-  UCUDNN_RETURN_IF_ERROR(
-      operation.Set(names.beta, CUDNN_TYPE_FLOAT, 1, &scaling.beta));
-  UCUDNN_RETURN_IF_ERROR(operation.Finalize());
-
-  UCUDNN_ASSIGN_OR_RETURN(auto graph,
-                          BackendDescriptor::Create(
-                              handle, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(graph.SetHandle(CUDNN_ATTR_OPERATIONGRAPH_HANDLE));
-  UCUDNN_RETURN_IF_ERROR(
-      graph.SetDescriptor(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
-  UCUDNN_RETURN_IF_ERROR(graph.Finalize());
-
+                          BackendBuilder(handle, names.type)
+                              .Set(names.convolution, convolution)
+                              .Set(names.input, input)
+                              .Set(names.filter, filter)
+                              .Set(names.output, output)
+                              .Set(names.alpha, scaling.alpha)
+                              .Set(names.beta, scaling.beta)
+                              .Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto graph,
+      BackendBuilder(handle, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+          .Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle.get())
+          .Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
+          .Finalize());
   std::vector<BackendDescriptor> parts;
   parts.push_back(std::move(input));
   parts.push_back(std::move(filter));
@@ -194,20 +170,15 @@ Result<std::unique_ptr<ConvolutionGraph>> ConvolutionGraph::Create(
 
 Result<std::vector<Suggestion>> ConvolutionGraph::Suggest(
     cudnnBackendHeurMode_t mode) const {
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto heuristics,
-      BackendDescriptor::Create(handle_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(
-      heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_));
-  UCUDNN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE,
-                                        CUDNN_TYPE_HEUR_MODE, 1, &mode));
+  BackendBuilder asked(handle_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  asked.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_)
+      .Set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (handle_.slice_sms() > 0) {
-    // Only a hint: versions that ignore it suggest engines for the whole GPU.
-    const auto sms = static_cast<std::int32_t>(handle_.slice_sms());
-    (void)heuristics.Set(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET,
-                         CUDNN_TYPE_INT32, 1, &sms);
+    // Versions that ignore it suggest engines for the whole GPU.
+    asked.Hint(CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET,
+               static_cast<std::int32_t>(handle_.slice_sms()));
   }
-  UCUDNN_RETURN_IF_ERROR(heuristics.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(const auto heuristics, asked.Finalize());
   UCUDNN_ASSIGN_OR_RETURN(
       const auto configurations,
       heuristics.GetDescriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -224,38 +195,27 @@ Result<EngineConfiguration> EngineConfiguration::Create(
     const ConvolutionGraph& graph, const EngineName& engine) {
   CudnnHandle& handle = graph.handle();
   UCUDNN_ASSIGN_OR_RETURN(
-      auto chosen,
-      BackendDescriptor::Create(handle, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(
-      chosen.SetDescriptor(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.graph()));
-  UCUDNN_RETURN_IF_ERROR(
-      chosen.SetInt(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, engine.engine));
-  UCUDNN_RETURN_IF_ERROR(chosen.Finalize());
+      auto chosen, BackendBuilder(handle, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+                       .Set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.graph())
+                       .Set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, engine.engine)
+                       .Finalize());
   UCUDNN_ASSIGN_OR_RETURN(const bool rounds_floats, RoundsFloats(chosen));
 
   std::vector<BackendDescriptor> parts;
   for (const Knob& knob : engine.knobs) {
-    UCUDNN_ASSIGN_OR_RETURN(auto choice,
-                            BackendDescriptor::Create(
-                                handle, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
-    const auto type = static_cast<cudnnBackendKnobType_t>(knob.type);
-    UCUDNN_RETURN_IF_ERROR(choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
-                                      CUDNN_TYPE_KNOB_TYPE, 1, &type));
-    UCUDNN_RETURN_IF_ERROR(
-        choice.SetInt(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knob.value));
-    UCUDNN_RETURN_IF_ERROR(choice.Finalize());
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto choice,
+        BackendBuilder(handle, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)
+            .Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                 static_cast<cudnnBackendKnobType_t>(knob.type))
+            .Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knob.value)
+            .Finalize());
     parts.push_back(std::move(choice));
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto configuration,
-      BackendDescriptor::Create(handle, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(
-      configuration.SetDescriptor(CUDNN_ATTR_ENGINECFG_ENGINE, chosen));
-  if (!parts.empty()) {
-    UCUDNN_RETURN_IF_ERROR(
-        configuration.SetDescriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, parts));
-  }
-  UCUDNN_RETURN_IF_ERROR(configuration.Finalize());
+  BackendBuilder built(handle, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  built.Set(CUDNN_ATTR_ENGINECFG_ENGINE, chosen);
+  if (!parts.empty()) built.SetAll(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, parts);
+  UCUDNN_ASSIGN_OR_RETURN(auto configuration, built.Finalize());
   parts.push_back(std::move(chosen));
   return EngineConfiguration(std::move(parts), std::move(configuration),
                              rounds_floats);
@@ -273,13 +233,12 @@ Result<std::unique_ptr<EngineConvolution>> EngineConvolution::Create(
   CudnnHandle& handle = graph->handle();
   UCUDNN_ASSIGN_OR_RETURN(auto configuration,
                           EngineConfiguration::Create(*graph, engine));
-  UCUDNN_ASSIGN_OR_RETURN(auto plan,
-                          BackendDescriptor::Create(
-                              handle, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(plan.SetHandle(CUDNN_ATTR_EXECUTION_PLAN_HANDLE));
-  UCUDNN_RETURN_IF_ERROR(plan.SetDescriptor(
-      CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration.configuration()));
-  UCUDNN_RETURN_IF_ERROR(plan.Finalize());
+  UCUDNN_ASSIGN_OR_RETURN(
+      auto plan, BackendBuilder(handle, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+                     .Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle.get())
+                     .Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                          configuration.configuration())
+                     .Finalize());
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t workspace,
       plan.GetInt(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
@@ -291,7 +250,7 @@ Result<std::unique_ptr<EngineConvolution>> EngineConvolution::Create(
 Status EngineConvolution::Execute(const void* a, const void* b, void* out,
                                   void* workspace) const {
   CudnnHandle& handle = graph_->handle();
-  const std::array<std::int64_t, 3> uids = {kInput, kFilter, kOutput};
+  constexpr std::array<std::int64_t, 3> kUids = {kInput, kFilter, kOutput};
   void* const first = const_cast<void*>(a);   // cuDNN's list of operands is of
   void* const second = const_cast<void*>(b);  // void*, whether read or written
   std::array<void*, 3> pointers = {};
@@ -307,18 +266,14 @@ Status EngineConvolution::Execute(const void* a, const void* b, void* out,
       break;
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      auto pack,
-      BackendDescriptor::Create(handle, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  UCUDNN_RETURN_IF_ERROR(
-      pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids));
-  UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                  CUDNN_TYPE_VOID_PTR, 3, pointers.data()));
-  UCUDNN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                  CUDNN_TYPE_VOID_PTR, 1, &workspace));
-  UCUDNN_RETURN_IF_ERROR(pack.Finalize());
-  return handle.Check(
-      handle.api().BackendExecute(handle.get(), plan_.get(), pack.get()),
-      "cudnnBackendExecute");
+      const auto pack,
+      BackendBuilder(handle, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+          .SetAll(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(kUids))
+          .SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(pointers))
+          .Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
+          .Finalize());
+  return handle.Call(handle.api().BackendExecute, handle.get(), plan_.get(),
+                     pack.get());
 }
 
 }  // namespace ucudnn::cudnn

@@ -28,19 +28,11 @@ Ints ToInts(const std::array<std::int64_t, n>& values) {
 Result<Owned<cudnnTensorDescriptor_t>> Tensor(CudnnHandle& handle,
                                               const TensorShape& shape,
                                               cudnnDataType_t type) {
-  const CudnnApi& api = handle.api();
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto descriptor,
-      Create<cudnnTensorDescriptor_t>(handle, api.CreateTensorDescriptor,
-                                      api.DestroyTensorDescriptor,
-                                      "cudnnCreateTensorDescriptor"));
+  const auto rank = static_cast<std::size_t>(shape.rank);
   const Ints dims = ToInts(shape.dims);
   const Ints strides = ToInts(shape.strides);
-  UCUDNN_RETURN_IF_ERROR(
-      handle.Check(api.SetTensorNdDescriptor(descriptor.get(), type, shape.rank,
-                                             dims.data(), strides.data()),
-                   "cudnnSetTensorNdDescriptor"));
-  return descriptor;
+  return CreateTensor(handle, type, std::span(dims).first(rank),
+                      std::span(strides).first(rank));
 }
 
 Result<Owned<cudnnFilterDescriptor_t>> Filter(CudnnHandle& handle,
@@ -50,16 +42,12 @@ Result<Owned<cudnnFilterDescriptor_t>> Filter(CudnnHandle& handle,
   const CudnnApi& api = handle.api();
   UCUDNN_ASSIGN_OR_RETURN(
       auto descriptor,
-      Create<cudnnFilterDescriptor_t>(handle, api.CreateFilterDescriptor,
-                                      api.DestroyFilterDescriptor,
-                                      "cudnnCreateFilterDescriptor"));
+      Create(handle, api.CreateFilterDescriptor, api.DestroyFilterDescriptor));
   const Ints dims = ToInts(shape.dims);
-  UCUDNN_RETURN_IF_ERROR(handle.Check(
-      api.SetFilterNdDescriptor(
-          descriptor.get(), type,
-          layout == Layout::kNchw ? CUDNN_TENSOR_NCHW : CUDNN_TENSOR_NHWC,
-          shape.rank, dims.data()),
-      "cudnnSetFilterNdDescriptor"));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(
+      api.SetFilterNdDescriptor, descriptor.get(), type,
+      layout == Layout::kNchw ? CUDNN_TENSOR_NCHW : CUDNN_TENSOR_NHWC,
+      shape.rank, dims.data()));
   return descriptor;
 }
 
@@ -68,25 +56,20 @@ Result<Owned<cudnnConvolutionDescriptor_t>> ConvolutionDescriptor(
     const LegacyMath& math) {
   const CudnnApi& api = handle.api();
   UCUDNN_ASSIGN_OR_RETURN(auto descriptor,
-                          Create<cudnnConvolutionDescriptor_t>(
-                              handle, api.CreateConvolutionDescriptor,
-                              api.DestroyConvolutionDescriptor,
-                              "cudnnCreateConvolutionDescriptor"));
+                          Create(handle, api.CreateConvolutionDescriptor,
+                                 api.DestroyConvolutionDescriptor));
   const Ints padding = ToInts(shapes.padding);
   const Ints stride = ToInts(shapes.stride);
   const Ints dilation = ToInts(shapes.dilation);
-  UCUDNN_RETURN_IF_ERROR(handle.Check(
-      api.SetConvolutionNdDescriptor(descriptor.get(), shapes.spatial_dims,
-                                     padding.data(), stride.data(),
-                                     dilation.data(), CUDNN_CROSS_CORRELATION,
-                                     ComputeType(math.precision)),
-      "cudnnSetConvolutionNdDescriptor"));
-  UCUDNN_RETURN_IF_ERROR(handle.Check(
-      api.SetConvolutionGroupCount(descriptor.get(), static_cast<int>(groups)),
-      "cudnnSetConvolutionGroupCount"));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(
+      api.SetConvolutionNdDescriptor, descriptor.get(), shapes.spatial_dims,
+      padding.data(), stride.data(), dilation.data(), CUDNN_CROSS_CORRELATION,
+      ComputeType(math.precision)));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetConvolutionGroupCount,
+                                     descriptor.get(),
+                                     static_cast<int>(groups)));
   UCUDNN_RETURN_IF_ERROR(
-      handle.Check(api.SetConvolutionMathType(descriptor.get(), math.type),
-                   "cudnnSetConvolutionMathType"));
+      handle.Call(api.SetConvolutionMathType, descriptor.get(), math.type));
   return descriptor;
 }
 
@@ -140,29 +123,26 @@ class LegacyConvolution : public Convolution {
     const auto size = static_cast<std::size_t>(workspace_.count());
     switch (operands_.op) {
       case ConvOp::kForward:
-        return handle_.Check(
-            api.ConvolutionForward(
-                handle_.get(), &args.alpha, operands_.input.get(), args.a,
-                operands_.filter.get(), args.b, convolution_.get(),
-                static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_), scratch,
-                size, &args.beta, operands_.output.get(), args.out),
-            "cudnnConvolutionForward");
+        return handle_.Call(api.ConvolutionForward, handle_.get(), &args.alpha,
+                            operands_.input.get(), args.a,
+                            operands_.filter.get(), args.b, convolution_.get(),
+                            static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_),
+                            scratch, size, &args.beta, operands_.output.get(),
+                            args.out);
       case ConvOp::kBackwardData:
-        return handle_.Check(
-            api.ConvolutionBackwardData(
-                handle_.get(), &args.alpha, operands_.filter.get(), args.b,
-                operands_.output.get(), args.a, convolution_.get(),
-                static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), scratch,
-                size, &args.beta, operands_.input.get(), args.out),
-            "cudnnConvolutionBackwardData");
+        return handle_.Call(
+            api.ConvolutionBackwardData, handle_.get(), &args.alpha,
+            operands_.filter.get(), args.b, operands_.output.get(), args.a,
+            convolution_.get(),
+            static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_), scratch,
+            size, &args.beta, operands_.input.get(), args.out);
       case ConvOp::kBackwardFilter:
-        return handle_.Check(
-            api.ConvolutionBackwardFilter(
-                handle_.get(), &args.alpha, operands_.input.get(), args.a,
-                operands_.output.get(), args.b, convolution_.get(),
-                static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_),
-                scratch, size, &args.beta, operands_.filter.get(), args.out),
-            "cudnnConvolutionBackwardFilter");
+        return handle_.Call(
+            api.ConvolutionBackwardFilter, handle_.get(), &args.alpha,
+            operands_.input.get(), args.a, operands_.output.get(), args.b,
+            convolution_.get(),
+            static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_), scratch,
+            size, &args.beta, operands_.filter.get(), args.out);
     }
     return Fail(Code::kInternal, "no such operation");
   }

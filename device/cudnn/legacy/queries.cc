@@ -9,12 +9,15 @@ namespace {
 // More than all algorithms with every arithmetic.
 constexpr int kMaxSuggestions = 32;
 
-template <class Perf, class Get>
+// Calls `get` with `operands` and room for the results.
+template <class Perf, class Get, class... Operands>
 cudnnStatus_t Collect(const Get& get,
-                      std::vector<LegacySuggestion>* suggestions) {
+                      std::vector<LegacySuggestion>* suggestions,
+                      Operands... operands) {
   std::array<Perf, kMaxSuggestions> results = {};
   int count = 0;
-  const cudnnStatus_t status = get(kMaxSuggestions, &count, results.data());
+  const cudnnStatus_t status =
+      get(operands..., kMaxSuggestions, &count, results.data());
   if (status != CUDNN_STATUS_SUCCESS) return status;
   count = std::clamp(count, 0, kMaxSuggestions);
   for (int i = 0; i < count; ++i) {
@@ -53,28 +56,16 @@ cudnnStatus_t QuerySuggestions(const CudnnApi& api, cudnnHandle_t handle,
   switch (d.op) {
     case ConvOp::kForward:
       return Collect<cudnnConvolutionFwdAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionFwdAlgoPerf_t* results) {
-            return api.GetForwardAlgorithm(handle, d.input, d.filter,
-                                           d.convolution, d.output, n, count,
-                                           results);
-          },
-          suggestions);
+          api.GetForwardAlgorithm, suggestions, handle, d.input, d.filter,
+          d.convolution, d.output);
     case ConvOp::kBackwardData:
       return Collect<cudnnConvolutionBwdDataAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionBwdDataAlgoPerf_t* results) {
-            return api.GetBackwardDataAlgorithm(handle, d.filter, d.output,
-                                                d.convolution, d.input, n,
-                                                count, results);
-          },
-          suggestions);
+          api.GetBackwardDataAlgorithm, suggestions, handle, d.filter, d.output,
+          d.convolution, d.input);
     case ConvOp::kBackwardFilter:
       return Collect<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          [&](int n, int* count, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-            return api.GetBackwardFilterAlgorithm(handle, d.input, d.output,
-                                                  d.convolution, d.filter, n,
-                                                  count, results);
-          },
-          suggestions);
+          api.GetBackwardFilterAlgorithm, suggestions, handle, d.input,
+          d.output, d.convolution, d.filter);
   }
   return CUDNN_STATUS_BAD_PARAM;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 #include <type_traits>
 #include <utility>
 
@@ -23,9 +24,26 @@ struct Entry {
   std::string text;
 };
 
+// Replaces "load.f32 value, tensor, i;" and "store.f32 value, tensor, i;", and
+// the same of u32 and f64, by instructions that leave the element's address in
+// the register address.
+std::string WithElements(std::string text) {
+  for (const auto& [bits, bytes] : {std::pair("32", "4"), {"64", "8"}}) {
+    const std::string element =
+        fmt::format(R"(\.(\w{}) (\w+), (\w+), (\w+);)", bits);
+    const std::string address =
+        fmt::format("mad.wide.u32 address, $4, {}, $3;\n  ", bytes);
+    text = std::regex_replace(text, std::regex("load" + element),
+                              address + "ld.global.$1 $2, [address];");
+    text = std::regex_replace(text, std::regex("store" + element),
+                              address + "st.global.$1 [address], $2;");
+  }
+  return text;
+}
+
 // What makes the kernel's parameters registers of the names in `parameters`,
-// pointers as global addresses, and defines the registers thread, block and i
-// (the thread's number among all).
+// pointers as global addresses, and defines the registers thread, block, i (the
+// thread's number among all) and address.
 template <class... P>
 std::string Head(const Kernel<P...>& kernel, std::string_view parameters) {
   const std::string_view types[] = {TypeOf<P>()...};
@@ -48,6 +66,7 @@ std::string Head(const Kernel<P...>& kernel, std::string_view parameters) {
 {{
   .reg .pred past;
   .reg .u32 thread, block, i;
+  .reg .u64 address;
   mov.u32 block, %ctaid.x;
   mov.u32 i, %ntid.x;
   mov.u32 thread, %tid.x;
@@ -149,13 +168,10 @@ constexpr std::string_view kChannelOfElement = R"(
 )";
 constexpr std::string_view kStatisticsOfChannel = R"(
   .reg .u32 second;
-  .reg .u64 address;
   .reg .f32 mean, inverse;
   add.u32 second, channel, channels;
-  mad.wide.u32 address, channel, 4, statistics;
-  ld.global.f32 mean, [address];
-  mad.wide.u32 address, second, 4, statistics;
-  ld.global.f32 inverse, [address];
+  load.f32 mean, statistics, channel;
+  load.f32 inverse, statistics, second;
 )";
 
 Entry SubtractLabels() {
@@ -164,10 +180,9 @@ Entry SubtractLabels() {
                   "inverse",
                   "count", R"(
   .reg .u32 label, image, pixel, plane;
-  .reg .u64 address, element, wide;
+  .reg .u64 element, wide;
   .reg .f32 value, result;
-  mad.wide.u32 address, i, 4, labels;
-  ld.global.u32 label, [address];
+  load.u32 label, labels, i;
   div.u32 image, i, pixels;
   rem.u32 pixel, i, pixels;
   // (image * channels + label) * pixels + pixel
@@ -179,8 +194,7 @@ Entry SubtractLabels() {
   add.u64 element, element, gradients;
   ld.global.f32 value, [element];
   mul.f32 result, value, inverse;
-  mad.wide.u32 address, i, 4, probabilities;
-  st.global.f32 [address], result;
+  store.f32 result, probabilities, i;
   sub.f32 result, value, scale;
   st.global.f32 [element], result;
 )");
@@ -188,16 +202,13 @@ Entry SubtractLabels() {
 
 // What Dropout and its backward pass do once `keeps` is known.
 constexpr std::string_view kScaleKept = R"(
-  mad.wide.u32 address, i, 4, from;
-  ld.global.f32 value, [address];
+  load.f32 value, from, i;
   mul.f32 value, value, factor;
   selp.f32 value, value, 0f00000000, keeps;
-  mad.wide.u32 address, i, 4, to;
-  st.global.f32 [address], value;
+  store.f32 value, to, i;
 )";
 constexpr std::string_view kDropoutRegisters = R"(
   .reg .pred keeps;
-  .reg .u64 address;
   .reg .u16 kept;
   .reg .f32 value;
   cvt.u64.u32 address, i;
@@ -237,16 +248,12 @@ Entry DropoutBackward() {
 Entry Update() {
   return Elements(kUpdate, "gradients velocities weights count rate momentum",
                   "count", R"(
-  .reg .u64 address;
   .reg .f32 step, old, down;
-  mad.wide.u32 address, i, 4, gradients;
-  ld.global.f32 step, [address];
-  mad.wide.u32 address, i, 4, velocities;
-  ld.global.f32 old, [address];
+  load.f32 step, gradients, i;
+  load.f32 old, velocities, i;
   fma.rn.f32 step, momentum, old, step;
   st.global.f32 [address], step;
-  mad.wide.u32 address, i, 4, weights;
-  ld.global.f32 old, [address];
+  load.f32 old, weights, i;
   neg.f32 down, rate;
   fma.rn.f32 old, down, step, old;
   st.global.f32 [address], old;
@@ -265,11 +272,9 @@ Entry NormaliseSums() {
   fma.rn.f64 b, precise, precise, b;
 )",
                      R"(
-  mad.wide.u32 at, block, 8, sums;
-  st.global.f64 [at], a;
+  store.f64 a, sums, block;
   add.u32 k, block, channels;
-  mad.wide.u32 at, k, 8, sums;
-  st.global.f64 [at], b;
+  store.f64 b, sums, k;
 )");
 }
 
@@ -299,10 +304,8 @@ Entry NormaliseBackwardSums() {
   fma.rn.f64 b, precise, normal, b;
 )",
                      R"(
-  mad.wide.u32 at, block, 8, sums;
-  st.global.f64 [at], a;
-  mad.wide.u32 at, second, 8, sums;
-  st.global.f64 [at], b;
+  store.f64 a, sums, block;
+  store.f64 b, sums, second;
   // The scale's gradient is b, the offset's a.
   mad.wide.u32 at, block, 4, gradients;
   mad.wide.u32 address, second, 4, gradients;
@@ -328,15 +331,12 @@ Entry NormaliseStatistics() {
                   "sums statistics channels inverse_count epsilon", "channels",
                   R"(
   .reg .u32 second;
-  .reg .u64 address;
   .reg .f64 mean, variance, square;
   .reg .f32 value;
   add.u32 second, i, channels;
-  mad.wide.u32 address, i, 8, sums;
-  ld.global.f64 mean, [address];
+  load.f64 mean, sums, i;
   mul.f64 mean, mean, inverse_count;
-  mad.wide.u32 address, second, 8, sums;
-  ld.global.f64 variance, [address];
+  load.f64 variance, sums, second;
   mul.f64 square, mean, mean;
   neg.f64 square, square;
   fma.rn.f64 variance, variance, inverse_count, square;
@@ -345,11 +345,9 @@ Entry NormaliseStatistics() {
   sqrt.rn.f64 variance, variance;
   rcp.rn.f64 variance, variance;
   cvt.rn.f32.f64 value, mean;
-  mad.wide.u32 address, i, 4, statistics;
-  st.global.f32 [address], value;
+  store.f32 value, statistics, i;
   cvt.rn.f32.f64 value, variance;
-  mad.wide.u32 address, second, 4, statistics;
-  st.global.f32 [address], value;
+  store.f32 value, statistics, second;
 )");
 }
 
@@ -358,17 +356,13 @@ Entry Normalise() {
                   "count",
                   fmt::format(R"({}{}
   .reg .f32 value, scale, shift;
-  mad.wide.u32 address, channel, 4, parameters;
-  ld.global.f32 scale, [address];
-  mad.wide.u32 address, second, 4, parameters;
-  ld.global.f32 shift, [address];
-  mad.wide.u32 address, i, 4, x;
-  ld.global.f32 value, [address];
+  load.f32 scale, parameters, channel;
+  load.f32 shift, parameters, second;
+  load.f32 value, x, i;
   sub.f32 value, value, mean;
   mul.f32 value, value, inverse;
   fma.rn.f32 value, value, scale, shift;
-  mad.wide.u32 address, i, 4, y;
-  st.global.f32 [address], value;
+  store.f32 value, y, i;
 )",
                               kChannelOfElement, kStatisticsOfChannel));
 }
@@ -381,24 +375,19 @@ Entry NormaliseBackward() {
                   fmt::format(R"({}{}
   .reg .f64 sum;
   .reg .f32 gradients, products, value, gradient, scale, old;
-  mad.wide.u32 address, channel, 8, sums;
-  ld.global.f64 sum, [address];
+  load.f64 sum, sums, channel;
   mul.f64 sum, sum, inverse_count;
   cvt.rn.f32.f64 gradients, sum;
-  mad.wide.u32 address, second, 8, sums;
-  ld.global.f64 sum, [address];
+  load.f64 sum, sums, second;
   mul.f64 sum, sum, inverse_count;
   cvt.rn.f32.f64 products, sum;
-  mad.wide.u32 address, channel, 4, parameters;
-  ld.global.f32 scale, [address];
+  load.f32 scale, parameters, channel;
   mul.f32 scale, scale, inverse;
-  mad.wide.u32 address, i, 4, x;
-  ld.global.f32 value, [address];
+  load.f32 value, x, i;
   sub.f32 value, value, mean;
   mul.f32 value, value, inverse;
   mul.f32 value, value, products;
-  mad.wide.u32 address, i, 4, dy;
-  ld.global.f32 gradient, [address];
+  load.f32 gradient, dy, i;
   sub.f32 gradient, gradient, gradients;
   sub.f32 gradient, gradient, value;
   mul.f32 gradient, gradient, scale;
@@ -422,8 +411,7 @@ Entry UpdateRunning() {
   mov.u32 channel, i;
 {}
   .reg .f32 old, variance;
-  mad.wide.u32 address, channel, 4, running;
-  ld.global.f32 old, [address];
+  load.f32 old, running, channel;
   sub.f32 mean, mean, old;
   fma.rn.f32 old, momentum, mean, old;
   st.global.f32 [address], old;
@@ -431,8 +419,7 @@ Entry UpdateRunning() {
   rcp.rn.f32 variance, variance;
   sub.f32 variance, variance, epsilon;
   max.f32 variance, variance, 0f00000000;
-  mad.wide.u32 address, second, 4, running;
-  ld.global.f32 old, [address];
+  load.f32 old, running, second;
   mul.f32 variance, variance, unbiased;
   sub.f32 variance, variance, old;
   fma.rn.f32 old, momentum, variance, old;
@@ -465,13 +452,10 @@ constexpr std::string_view kSigmoidOfValue = R"(
 Entry Value(const ActivationKernel& kernel, std::string_view body) {
   return Elements(kernel, "x y count alpha beta", "count",
                   fmt::format(R"(
-  .reg .u64 address;
   .reg .f32 value;
-  mad.wide.u32 address, i, 4, x;
-  ld.global.f32 value, [address];
+  load.f32 value, x, i;
 {}
-  mad.wide.u32 address, i, 4, y;
-  st.global.f32 [address], value;
+  store.f32 value, y, i;
 )",
                               body));
 }
@@ -480,13 +464,10 @@ Entry Value(const ActivationKernel& kernel, std::string_view body) {
 Entry Slope(const SlopeKernel& kernel, std::string_view body) {
   return Elements(kernel, "saved dy dx count alpha beta", "count",
                   fmt::format(R"(
-  .reg .u64 address;
   .reg .f32 value, slope;
-  mad.wide.u32 address, i, 4, saved;
-  ld.global.f32 value, [address];
+  load.f32 value, saved, i;
 {}
-  mad.wide.u32 address, i, 4, dy;
-  ld.global.f32 value, [address];
+  load.f32 value, dy, i;
   mul.f32 value, value, slope;
   mad.wide.u32 address, i, 4, dx;
 {})",
@@ -541,7 +522,7 @@ Entry CopyRows() {
                   "count",
                   fmt::format(R"(
   .reg .u32 row, column;
-  .reg .u64 address, wide;
+  .reg .u64 wide;
   .reg .f32 value;
   div.u32 row, i, width;
   rem.u32 column, i, width;
@@ -562,13 +543,10 @@ Entry Multiply() {
   return Elements(kMultiply, "a b out count span beta", "count",
                   fmt::format(R"(
   .reg .u32 part;
-  .reg .u64 address;
   .reg .f32 value, other;
-  mad.wide.u32 address, i, 4, a;
-  ld.global.f32 value, [address];
+  load.f32 value, a, i;
   div.u32 part, i, span;
-  mad.wide.u32 address, part, 4, b;
-  ld.global.f32 other, [address];
+  load.f32 other, b, part;
   mul.f32 value, value, other;
   mad.wide.u32 address, i, 4, out;
 {})",
@@ -582,7 +560,7 @@ Entry Resample() {
                   "count",
                   fmt::format(R"(
   .reg .u32 row, column, plane, end_row, end_column, tap, first, at;
-  .reg .u64 address, row_taps, column_taps, wide, base;
+  .reg .u64 row_taps, column_taps, wide, base;
   .reg .f32 value, weight, across, pixel, inner;
   .reg .pred more;
   div.u32 plane, i, to_width;
@@ -594,11 +572,9 @@ Entry Resample() {
   mad.wide.u32 row_taps, at, 4, rows;
   add.u32 at, to_width, 1;
   mad.wide.u32 column_taps, at, 4, columns;
-  mad.wide.u32 address, row, 4, rows;
-  ld.global.u32 row, [address];
+  load.u32 row, rows, row;
   ld.global.u32 end_row, [address+4];
-  mad.wide.u32 address, column, 4, columns;
-  ld.global.u32 first, [address];
+  load.u32 first, columns, column;
   ld.global.u32 end_column, [address+4];
   mul.lo.u32 plane, plane, from_height;
   mov.f32 value, 0f00000000;
@@ -650,7 +626,6 @@ Entry SumProducts() {
   fma.rn.f64 a, precise, other, a;
 )",
                      fmt::format(R"(
-  .reg .u64 address;
   cvt.rn.f32.f64 value, a;
   mad.wide.u32 address, block, 4, out;
 {})",
@@ -688,7 +663,7 @@ const std::string& KernelText() {
     // For a K80 and everything newer, in words that every driver knows.
     std::string text = ".version 3.1\n.target sm_35\n.address_size 64\n";
     for (const Entry& entry : Entries()) text += entry.text;
-    return text;
+    return WithElements(std::move(text));
   }();
   return kText;
 }

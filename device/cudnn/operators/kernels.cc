@@ -13,15 +13,12 @@ Result<std::unique_ptr<Kernels>> Kernels::Load(CudnnHandle& handle) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
   std::unique_ptr<Kernels> kernels(new Kernels(handle, *driver));
-  UCUDNN_RETURN_IF_ERROR(handle.CheckDriver(
-      *driver, driver->ModuleLoadData(&kernels->module_, KernelText().c_str()),
-      "cuModuleLoadData"));
+  UCUDNN_RETURN_IF_ERROR(handle.Call(driver->ModuleLoadData, &kernels->module_,
+                                     KernelText().c_str()));
   for (const std::string_view name : KernelNames()) {
-    UCUDNN_RETURN_IF_ERROR(handle.CheckDriver(
-        *driver,
-        driver->ModuleGetFunction(&kernels->functions_[name], kernels->module_,
-                                  std::string(name).c_str()),
-        "cuModuleGetFunction"));
+    UCUDNN_RETURN_IF_ERROR(
+        handle.Call(driver->ModuleGetFunction, &kernels->functions_[name],
+                    kernels->module_, std::string(name).c_str()));
   }
   return kernels;
 }
@@ -40,14 +37,12 @@ Status Kernels::LaunchNamed(std::string_view name, std::int64_t threads,
     return Fail(Code::kUnimplemented,
                 "a kernel of {} threads; less than 2^31 are accepted", threads);
   }
+  UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
   UCUDNN_ASSIGN_OR_RETURN(const CUstream stream, handle_.stream());
   const auto blocks =
       static_cast<unsigned int>((threads + kBlockThreads - 1) / kBlockThreads);
-  return handle_.CheckDriver(
-      driver_,
-      driver_.LaunchKernel(functions_.at(name), blocks, 1, 1, kBlockThreads, 1,
-                           1, 0, stream, parameters, nullptr),
-      "cuLaunchKernel");
+  return handle_.Call(driver_.LaunchKernel, functions_.at(name), blocks, 1, 1,
+                      kBlockThreads, 1, 1, 0, stream, parameters, nullptr);
 }
 
 }  // namespace ucudnn::cudnn

@@ -28,8 +28,8 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // Enqueues a kernel of `threads` threads on the handle's stream, inside its
-  // context. kUnimplemented from 2^31 threads on.
+  // Enqueues a kernel of `threads` threads on the handle's stream.
+  // kUnimplemented from 2^31 threads on.
   template <class... P>
   Status Launch(const Kernel<P...>& kernel, std::int64_t threads,
                 std::type_identity_t<P>... parameters) {

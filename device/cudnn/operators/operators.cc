@@ -9,7 +9,6 @@
 #include "device/cudnn/descriptor.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
-#include "device/cudnn/operators/api.h"
 #include "device/cudnn/operators/kernels.h"
 
 namespace ucudnn {
@@ -68,22 +67,20 @@ class CudnnOperators final : public Operators {
  public:
   static Result<std::unique_ptr<Operators>> Make(Device& device,
                                                  CudnnHandle& handle) {
-    UCUDNN_ASSIGN_OR_RETURN(const OperatorApi* api, LoadedOperators());
+    const CudnnApi& api = handle.api();
+    UCUDNN_RETURN_IF_ERROR(CheckOperators(api));
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle.Enter());
     UCUDNN_ASSIGN_OR_RETURN(
-        auto relu, Create<cudnnActivationDescriptor_t>(
-                       handle, api->CreateActivation, api->DestroyActivation,
-                       "cudnnCreateActivationDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(
-        handle.Check(api->SetActivation(relu.get(), CUDNN_ACTIVATION_RELU,
-                                        CUDNN_PROPAGATE_NAN, 0),
-                     "cudnnSetActivationDescriptor"));
+        auto relu, Create(handle, api.CreateActivation, api.DestroyActivation));
+    UCUDNN_RETURN_IF_ERROR(handle.Call(api.SetActivation, relu.get(),
+                                       CUDNN_ACTIVATION_RELU,
+                                       CUDNN_PROPAGATE_NAN, 0));
     UCUDNN_ASSIGN_OR_RETURN(auto kernels, Kernels::Load(handle));
     return std::make_unique<CudnnOperators>(
-        device, handle, *api, std::move(relu), std::move(kernels));
+        device, handle, api, std::move(relu), std::move(kernels));
   }
 
-  CudnnOperators(Device& device, CudnnHandle& handle, const OperatorApi& api,
+  CudnnOperators(Device& device, CudnnHandle& handle, const CudnnApi& api,
                  Owned<cudnnActivationDescriptor_t> relu,
                  std::unique_ptr<Kernels> kernels)
       : device_(device),
@@ -96,10 +93,8 @@ class CudnnOperators final : public Operators {
               float* y) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
-    return handle_.Check(
-        api_.ActivationForward(handle_.get(), relu_.get(), &kOne, rows, x,
-                               &kZero, rows, y),
-        "cudnnActivationForward");
+    return handle_.Call(api_.ActivationForward, handle_.get(), relu_.get(),
+                        &kOne, rows, x, &kZero, rows, y);
   }
 
   Status ReluBackward(BatchSize batch, std::int64_t elements, const float* y,
@@ -107,16 +102,13 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
     // y is positive where x is.
-    return handle_.Check(
-        api_.ActivationBackward(handle_.get(), relu_.get(), &kOne, rows, y,
-                                rows, dy, rows, y, &beta, rows, dx),
-        "cudnnActivationBackward");
+    return handle_.Call(api_.ActivationBackward, handle_.get(), relu_.get(),
+                        &kOne, rows, y, rows, dy, rows, y, &beta, rows, dx);
   }
 
   Status Activate(BatchSize batch, std::int64_t elements,
                   const Activation& activation, const float* x,
                   float* y) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const std::int64_t count = batch.count() * elements;
     return kernels_->Launch(KernelsOf(activation.kind).forward, count, x, y,
                             Count(count), activation.alpha, activation.beta);
@@ -125,7 +117,6 @@ class CudnnOperators final : public Operators {
   Status ActivateBackward(BatchSize batch, std::int64_t elements,
                           const Activation& activation, const float* saved,
                           const float* dy, float beta, float* dx) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const std::int64_t count = batch.count() * elements;
     return kernels_->Launch(KernelsOf(activation.kind).backward, count, saved,
                             dy, dx, Count(count), activation.alpha, beta);
@@ -134,7 +125,6 @@ class CudnnOperators final : public Operators {
   Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
                   std::int64_t stride, float beta, float* out,
                   std::int64_t out_stride) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     return kernels_->Launch(kCopyRows, rows * width, a, out,
                             Count(rows * width), Count(width), Count(stride),
                             Count(out_stride), beta);
@@ -142,14 +132,12 @@ class CudnnOperators final : public Operators {
 
   Status Multiply(std::int64_t count, std::int64_t span, const float* a,
                   const float* b, float beta, float* out) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     return kernels_->Launch(kMultiply, count, a, b, out, Count(count),
                             Count(span), beta);
   }
 
   Status SumProducts(std::int64_t count, std::int64_t span, const float* a,
                      const float* b, float beta, float* out) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     if (span == 1) {
       return kernels_->Launch(kMultiply, count, a, b, out, Count(count), 1,
                               beta);
@@ -173,11 +161,9 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(response));
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, response.extent));
-    return handle_.Check(
-        api_.LocalResponseForward(handle_.get(), window,
-                                  CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images,
-                                  x, &kZero, images, y),
-        "cudnnLRNCrossChannelForward");
+    return handle_.Call(api_.LocalResponseForward, handle_.get(), window,
+                        CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images, x, &kZero,
+                        images, y);
   }
 
   Status NormaliseLocallyBackward(BatchSize batch,
@@ -187,11 +173,9 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(response));
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, response.extent));
-    return handle_.Check(
-        api_.LocalResponseBackward(handle_.get(), window,
-                                   CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images,
-                                   y, images, dy, images, x, &beta, images, dx),
-        "cudnnLRNCrossChannelBackward");
+    return handle_.Call(api_.LocalResponseBackward, handle_.get(), window,
+                        CUDNN_LRN_CROSS_CHANNEL_DIM1, &kOne, images, y, images,
+                        dy, images, x, &beta, images, dx);
   }
 
   Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
@@ -200,9 +184,8 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
     UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
     UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
-    return handle_.Check(api_.PoolingForward(handle_.get(), window, &kOne, in,
-                                             x, &kZero, out, y),
-                         "cudnnPoolingForward");
+    return handle_.Call(api_.PoolingForward, handle_.get(), window, &kOne, in,
+                        x, &kZero, out, y);
   }
 
   Status PoolBackward(BatchSize batch, const Pooling& pooling, const float* x,
@@ -217,9 +200,8 @@ class CudnnOperators final : public Operators {
       x = dx;
       y = dy;
     }
-    return handle_.Check(api_.PoolingBackward(handle_.get(), window, &kOne, out,
-                                              y, out, dy, in, x, &beta, in, dx),
-                         "cudnnPoolingBackward");
+    return handle_.Call(api_.PoolingBackward, handle_.get(), window, &kOne, out,
+                        y, out, dy, in, x, &beta, in, dx);
   }
 
   // The statistics are cuDNN's: the channels' means, then 1 / sigma.
@@ -231,12 +213,11 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
     const std::int64_t c = extent.channels;
-    return handle_.Check(
-        api_.NormalisationForward(
-            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
-            images, y, channels, parameters, parameters + c, 1.0, nullptr,
-            nullptr, normalisation.epsilon, statistics, statistics + c),
-        "cudnnBatchNormalizationForwardTraining");
+    return handle_.Call(api_.NormalisationForward, handle_.get(),
+                        CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
+                        images, y, channels, parameters, parameters + c, 1.0,
+                        nullptr, nullptr, normalisation.epsilon, statistics,
+                        statistics + c);
   }
 
   Status NormaliseBackward(BatchSize batch, const Normalisation& normalisation,
@@ -249,18 +230,15 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
     const std::int64_t c = extent.channels;
-    return handle_.Check(
-        api_.NormalisationBackward(
-            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &beta, &kOne,
-            &gradients_beta, images, x, images, dy, images, dx, channels,
-            parameters, gradients, gradients + c, normalisation.epsilon,
-            statistics, statistics + c),
-        "cudnnBatchNormalizationBackward");
+    return handle_.Call(api_.NormalisationBackward, handle_.get(),
+                        CUDNN_BATCHNORM_SPATIAL, &kOne, &beta, &kOne,
+                        &gradients_beta, images, x, images, dy, images, dx,
+                        channels, parameters, gradients, gradients + c,
+                        normalisation.epsilon, statistics, statistics + c);
   }
 
   Status SumForNormalise(BatchSize batch, const ImageExtent& extent,
                          const float* x, double* sums) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     return kernels_->Launch(kNormaliseSums, extent.channels * kBlockThreads, x,
                             sums, Count(batch.count() * extent.pixels()),
                             Count(extent.pixels()), Count(extent.channels));
@@ -271,7 +249,6 @@ class CudnnOperators final : public Operators {
                          const float* parameters, float* y,
                          float* statistics) override {
     const ImageExtent& extent = normalisation.extent;
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_RETURN_IF_ERROR(kernels_->Launch(
         kNormaliseStatistics, extent.channels, sums, statistics,
         Count(extent.channels), 1 / static_cast<double>(count),
@@ -289,7 +266,6 @@ class CudnnOperators final : public Operators {
                                  float gradients_beta,
                                  float* gradients) override {
     const ImageExtent& extent = normalisation.extent;
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     return kernels_->Launch(
         kNormaliseBackwardSums, extent.channels * kBlockThreads, x, dy,
         statistics, sums, gradients, Count(batch.count() * extent.pixels()),
@@ -304,7 +280,6 @@ class CudnnOperators final : public Operators {
                                  const float* statistics, float beta,
                                  float* dx) override {
     const ImageExtent& extent = normalisation.extent;
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const std::int64_t elements = batch.count() * extent.elements();
     return kernels_->Launch(kNormaliseBackward, elements, x, dy, sums,
                             statistics, parameters, dx, Count(elements),
@@ -315,7 +290,6 @@ class CudnnOperators final : public Operators {
   Status UpdateRunning(const Normalisation& normalisation,
                        const float* statistics, std::int64_t count,
                        float momentum, float* running) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const auto n = static_cast<float>(count);
     const std::int64_t channels = normalisation.extent.channels;
     return kernels_->Launch(kUpdateRunning, channels, statistics, running,
@@ -332,12 +306,10 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
     const std::int64_t c = extent.channels;
-    return handle_.Check(
-        api_.NormalisationInference(
-            handle_.get(), CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
-            images, y, channels, parameters, parameters + c, running,
-            running + c, normalisation.epsilon),
-        "cudnnBatchNormalizationForwardInference");
+    return handle_.Call(api_.NormalisationInference, handle_.get(),
+                        CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, images, x,
+                        images, y, channels, parameters, parameters + c,
+                        running, running + c, normalisation.epsilon);
   }
 
   Status AddBias(BatchSize batch, const ImageExtent& extent, const float* bias,
@@ -345,9 +317,8 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
-    return handle_.Check(handle_.api().AddTensor(handle_.get(), &kOne, channels,
-                                                 bias, &kOne, images, y),
-                         "cudnnAddTensor");
+    return handle_.Call(api_.AddTensor, handle_.get(), &kOne, channels, bias,
+                        &kOne, images, y);
   }
 
   Status BiasBackward(BatchSize batch, const ImageExtent& extent,
@@ -355,18 +326,16 @@ class CudnnOperators final : public Operators {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
     UCUDNN_ASSIGN_OR_RETURN(const auto channels, Channels(extent));
-    return handle_.Check(api_.BiasBackward(handle_.get(), &kOne, images, dy,
-                                           &beta, channels, dbias),
-                         "cudnnConvolutionBackwardBias");
+    return handle_.Call(api_.BiasBackward, handle_.get(), &kOne, images, dy,
+                        &beta, channels, dbias);
   }
 
   Status Blend(BatchSize batch, std::int64_t elements, float alpha,
                const float* a, float beta, float* out) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto rows, Rows(batch, elements));
-    return handle_.Check(handle_.api().AddTensor(handle_.get(), &alpha, rows, a,
-                                                 &beta, rows, out),
-                         "cudnnAddTensor");
+    return handle_.Call(api_.AddTensor, handle_.get(), &alpha, rows, a, &beta,
+                        rows, out);
   }
 
   Status Update(std::int64_t count, const UpdateRule& rule,
@@ -375,7 +344,6 @@ class CudnnOperators final : public Operators {
     if (velocities == nullptr) {
       return Blend(BatchSize(1), count, -rule.rate, gradients, 1.0F, weights);
     }
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     return kernels_->Launch(kUpdate, count, gradients, velocities, weights,
                             Count(count), rule.rate, rule.momentum);
   }
@@ -385,11 +353,9 @@ class CudnnOperators final : public Operators {
                      float* probabilities) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto images, Images(batch, extent));
-    UCUDNN_RETURN_IF_ERROR(
-        handle_.Check(api_.SoftmaxForward(handle_.get(), CUDNN_SOFTMAX_ACCURATE,
-                                          CUDNN_SOFTMAX_MODE_CHANNEL, &scale,
-                                          images, x, &kZero, images, dx),
-                      "cudnnSoftmaxForward"));
+    UCUDNN_RETURN_IF_ERROR(handle_.Call(
+        api_.SoftmaxForward, handle_.get(), CUDNN_SOFTMAX_ACCURATE,
+        CUDNN_SOFTMAX_MODE_CHANNEL, &scale, images, x, &kZero, images, dx));
     const std::int64_t count = batch.count() * extent.pixels();
     return kernels_->Launch(kSubtractLabels, count, dx, labels, probabilities,
                             Count(count), Count(extent.pixels()),
@@ -399,7 +365,6 @@ class CudnnOperators final : public Operators {
   Status Dropout(BatchSize batch, std::int64_t elements,
                  const DropoutChoice& choice, const float* x, float* y,
                  std::uint8_t* mask) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const std::int64_t count = batch.count() * elements;
     return kernels_->Launch(kDropout, count, x, y, mask, Count(count),
                             DropoutSeed(choice), DropoutThreshold(choice.ratio),
@@ -409,7 +374,6 @@ class CudnnOperators final : public Operators {
   Status DropoutBackward(BatchSize batch, std::int64_t elements, double ratio,
                          const float* dy, const std::uint8_t* mask,
                          float* dx) override {
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const std::int64_t count = batch.count() * elements;
     return kernels_->Launch(kDropoutBackward, count, dy, dx, mask, Count(count),
                             static_cast<float>(1 / (1 - ratio)));
@@ -434,19 +398,11 @@ class CudnnOperators final : public Operators {
   Result<cudnnTensorDescriptor_t> Tensor(const Sizes& sizes) {
     const auto known = tensors_.find(sizes);
     if (known != tensors_.end()) return known->second.get();
-    const CudnnApi& api = handle_.api();
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto tensor,
-        Create<cudnnTensorDescriptor_t>(handle_, api.CreateTensorDescriptor,
-                                        api.DestroyTensorDescriptor,
-                                        "cudnnCreateTensorDescriptor"));
     const auto [n, c, h, w] = sizes;
     const int dims[] = {n, c, h, w};
     const int strides[] = {c * h * w, h * w, w, 1};
-    UCUDNN_RETURN_IF_ERROR(
-        handle_.Check(api.SetTensorNdDescriptor(tensor.get(), CUDNN_DATA_FLOAT,
-                                                4, dims, strides),
-                      "cudnnSetTensorNdDescriptor"));
+    UCUDNN_ASSIGN_OR_RETURN(
+        auto tensor, CreateTensor(handle_, CUDNN_DATA_FLOAT, dims, strides));
     return tensors_.emplace(sizes, std::move(tensor)).first->second.get();
   }
 
@@ -454,7 +410,6 @@ class CudnnOperators final : public Operators {
                   const float* from, float beta, float* to) {
     UCUDNN_ASSIGN_OR_RETURN(const PackedTaps* const taps,
                             TapsOnDevice(resizing, backward));
-    UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     const ImageExtent& in = backward ? resizing.output : resizing.input;
     const ImageExtent& out = backward ? resizing.input : resizing.output;
     const std::int64_t count = batch.count() * out.elements();
@@ -496,18 +451,15 @@ class CudnnOperators final : public Operators {
     for (const auto& [known, descriptor] : poolings_) {
       if (known == pooling) return descriptor.get();
     }
-    UCUDNN_ASSIGN_OR_RETURN(
-        auto descriptor, Create<cudnnPoolingDescriptor_t>(
-                             handle_, api_.CreatePooling, api_.DestroyPooling,
-                             "cudnnCreatePoolingDescriptor"));
+    UCUDNN_ASSIGN_OR_RETURN(auto descriptor, Create(handle_, api_.CreatePooling,
+                                                    api_.DestroyPooling));
     const auto& [down, right] = pooling.windows;
     const int window[] = {Whole(down.extent), Whole(right.extent)};
     const int paddings[] = {Whole(down.before), Whole(right.before)};
     const int strides[] = {Whole(down.stride), Whole(right.stride)};
-    UCUDNN_RETURN_IF_ERROR(handle_.Check(
-        api_.SetPooling(descriptor.get(), ModeOf(pooling.kind),
-                        CUDNN_PROPAGATE_NAN, 2, window, paddings, strides),
-        "cudnnSetPoolingNdDescriptor"));
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Call(api_.SetPooling, descriptor.get(), ModeOf(pooling.kind),
+                     CUDNN_PROPAGATE_NAN, 2, window, paddings, strides));
     return poolings_.emplace_back(pooling, std::move(descriptor)).second.get();
   }
 
@@ -517,21 +469,18 @@ class CudnnOperators final : public Operators {
     }
     UCUDNN_ASSIGN_OR_RETURN(
         auto descriptor,
-        Create<cudnnLRNDescriptor_t>(handle_, api_.CreateLocalResponse,
-                                     api_.DestroyLocalResponse,
-                                     "cudnnCreateLRNDescriptor"));
-    UCUDNN_RETURN_IF_ERROR(handle_.Check(
-        api_.SetLocalResponse(descriptor.get(),
-                              static_cast<unsigned int>(response.size),
-                              response.alpha, response.beta, response.bias),
-        "cudnnSetLRNDescriptor"));
+        Create(handle_, api_.CreateLocalResponse, api_.DestroyLocalResponse));
+    UCUDNN_RETURN_IF_ERROR(
+        handle_.Call(api_.SetLocalResponse, descriptor.get(),
+                     static_cast<unsigned int>(response.size), response.alpha,
+                     response.beta, response.bias));
     return responses_.emplace_back(response, std::move(descriptor))
         .second.get();
   }
 
   Device& device_;
   CudnnHandle& handle_;
-  const OperatorApi& api_;
+  const CudnnApi& api_;
   Owned<cudnnActivationDescriptor_t> relu_;
   std::unique_ptr<Kernels> kernels_;
   std::map<Sizes, OwnedTensor> tensors_;

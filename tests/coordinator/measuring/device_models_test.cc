@@ -120,7 +120,7 @@ TEST_F(DeviceModelsTest, RefuseStrangersAndNonsense) {
   const Status negative = Report("a", "d", "driver 1", -1);
   EXPECT_EQ(negative.error().code, Code::kInvalidArgument);
   EXPECT_THAT(negative.error().message,
-              HasSubstr("device_model: the launch takes"));
+              HasSubstr("device_model: launch_us is -0.001"));
   EXPECT_TRUE(IsAsked("a", "d"));
 }
 

@@ -14,7 +14,6 @@
 
 #if CUDNN_MAJOR >= 9
 #include "device/cudnn/driver/libraries.h"
-#include "device/cudnn/operators/api.h"
 #endif
 
 namespace {

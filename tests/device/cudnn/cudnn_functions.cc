@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "device/cudnn/driver/libraries.h"
-#include "device/cudnn/operators/api.h"
 
 int main() {
   using namespace ucudnn::cudnn;
@@ -13,7 +12,8 @@ int main() {
     return loaded.has_value();
   };
   const auto libraries = LoadedLibraries();
-  if (!check(libraries) || !check(LoadedOperators())) return 1;
+  if (!check(libraries) || !check(CheckOperators((*libraries)->cudnn)))
+    return 1;
   fmt::print("cuDNN {} at {} has every function\n",
              CudnnFullVersion((*libraries)->cudnn.GetVersion()),
              (*libraries)->cudnn_library->path());

@@ -144,10 +144,7 @@ TEST_F(EngineCheckTest, OffersNoEngineThatIsFaultyOrCannotBeChecked) {
   // Without memory there is no verdict, and nothing is kept.
   const ConvProblem other = Problem(ConvOp::kBackwardData, Layout::kNchw);
   Fake().next_result = CUDA_ERROR_OUT_OF_MEMORY;
-  const auto survey = SurveyGraph(*handle_, other, BatchSize(8));
-  ASSERT_TRUE(survey);
-  ASSERT_THAT(*survey, SizeIs(4));
-  EXPECT_THAT(survey->front().fault, HasSubstr("cuMemAlloc"));
+  EXPECT_THAT(*ListGraph(*handle_, other, BatchSize(8)), IsEmpty());
   EXPECT_EQ(Judge(other).error().code, Code::kResourceExhausted);
   Fake().next_result = CUDA_SUCCESS;
   EXPECT_THAT(*ListGraph(*handle_, other, BatchSize(8)), SizeIs(2));
