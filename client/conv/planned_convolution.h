@@ -22,8 +22,8 @@
 #include "client/config/environment.h"
 #include "client/conv/backend.h"
 #include "client/dropin/planner/planner.h"
-#include "client/executor/micro_batches.h"
 #include "device/device.h"
+#include "device/micro_batches.h"
 
 namespace ucudnn {
 

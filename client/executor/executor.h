@@ -46,8 +46,8 @@
 #include "base/result.h"
 #include "client/config/variables.h"
 #include "client/executor/graph_cache.h"
-#include "client/executor/micro_batches.h"
 #include "device/device.h"
+#include "device/micro_batches.h"
 
 namespace ucudnn {
 

@@ -13,8 +13,8 @@
 #include "client/gradients/all_reduce.h"
 #include "client/ranks/ranks.h"
 #include "client/train/shares.h"
-#include "client/training/rank_exchange.h"
 #include "device/device.h"
+#include "device/training/rank_exchange.h"
 
 namespace ucudnn::train {
 

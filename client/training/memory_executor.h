@@ -56,11 +56,11 @@
 #include "client/training/memory_arenas.h"
 #include "client/training/parameters.h"
 #include "client/training/prepared_round.h"
-#include "client/training/rank_exchange.h"
-#include "client/training/task_operations.h"
-#include "client/training/task_runner.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
+#include "device/training/rank_exchange.h"
+#include "device/training/task_operations.h"
+#include "device/training/task_runner.h"
 
 namespace ucudnn {
 

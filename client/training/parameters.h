@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/training/graph.h"
-#include "client/training/task_operations.h"
+#include "device/training/task_operations.h"
 
 namespace ucudnn {
 

@@ -16,9 +16,9 @@
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "client/training/memory_arenas.h"
-#include "client/training/rank_exchange.h"
-#include "client/training/task_runner.h"
 #include "device/device.h"
+#include "device/training/rank_exchange.h"
+#include "device/training/task_runner.h"
 
 namespace ucudnn {
 

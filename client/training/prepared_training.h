@@ -20,11 +20,11 @@
 #include "base/training/device_model.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
-#include "client/training/measure_tasks.h"
 #include "client/training/parameters.h"
-#include "client/training/task_operations.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
+#include "device/training/measure_tasks.h"
+#include "device/training/task_operations.h"
 #include "solver/memory/policies.h"
 #include "solver/memory/request.h"
 

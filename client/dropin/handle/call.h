@@ -14,9 +14,9 @@
 #include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/executor/micro_batches.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/legacy/queries.h"
+#include "device/micro_batches.h"
 
 namespace ucudnn::cudnn {
 

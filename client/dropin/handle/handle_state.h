@@ -31,10 +31,10 @@
 #include "client/dropin/handle/call.h"
 #include "client/dropin/handle/gpu_share.h"
 #include "client/dropin/handle/graph_player.h"
-#include "client/executor/micro_batches.h"
 #include "device/cudnn/driver/libraries.h"
 #include "device/cudnn/handle.h"
 #include "device/device.h"
+#include "device/micro_batches.h"
 
 namespace ucudnn::cudnn {
 

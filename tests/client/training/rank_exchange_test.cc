@@ -1,7 +1,7 @@
 // Ranks of one process, each with a device, a plan and an executor in a thread
 // of its own, beside one that trains the whole mini-batch.
 
-#include "client/training/rank_exchange.h"
+#include "device/training/rank_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

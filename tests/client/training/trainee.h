@@ -11,11 +11,11 @@
 
 #include "base/training/build.h"
 #include "base/training/costs.h"
-#include "client/training/measure_tasks.h"
 #include "client/training/memory_executor.h"
 #include "device/device.h"
 #include "device/forwarding_device.h"
 #include "device/operators/open.h"
+#include "device/training/measure_tasks.h"
 #include "solver/memory/policies.h"
 
 namespace ucudnn::test {

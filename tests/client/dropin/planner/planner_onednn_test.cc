@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/dropin/planner/planner.h"
-#include "client/executor/micro_batches.h"
+#include "device/micro_batches.h"
 #include "device/onednn/onednn_device.h"
 #include "tests/support/process.h"
 #include "tests/support/reference_conv.h"

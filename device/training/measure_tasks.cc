@@ -1,4 +1,4 @@
-#include "client/training/measure_tasks.h"
+#include "device/training/measure_tasks.h"
 
 #include <algorithm>
 #include <map>
@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "client/training/task_runner.h"
 #include "device/elements.h"
 #include "device/measure/measure.h"
+#include "device/training/task_runner.h"
 
 namespace ucudnn {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/executor/micro_batches.h"
+#include "device/micro_batches.h"
 
 namespace ucudnn {
 Status RunFrom(Convolution& convolution, const ImageStrides& strides,

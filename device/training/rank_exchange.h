@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_TRAINING_RANK_EXCHANGE_H_
-#define UCUDNN_CLIENT_TRAINING_RANK_EXCHANGE_H_
+#ifndef UCUDNN_DEVICE_TRAINING_RANK_EXCHANGE_H_
+#define UCUDNN_DEVICE_TRAINING_RANK_EXCHANGE_H_
 
 // What ranks that train parts of one mini-batch do together within a step.
 //
@@ -27,8 +27,8 @@
 
 #include "base/result.h"
 #include "base/training/graph.h"
-#include "client/training/task_operations.h"
 #include "device/device.h"
+#include "device/training/task_operations.h"
 
 namespace ucudnn {
 
@@ -128,4 +128,4 @@ class IdleRank {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_TRAINING_RANK_EXCHANGE_H_
+#endif  // UCUDNN_DEVICE_TRAINING_RANK_EXCHANGE_H_

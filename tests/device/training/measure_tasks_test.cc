@@ -1,4 +1,4 @@
-#include "client/training/measure_tasks.h"
+#include "device/training/measure_tasks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#ifndef UCUDNN_CLIENT_TRAINING_TASK_PARTS_H_
-#define UCUDNN_CLIENT_TRAINING_TASK_PARTS_H_
+#ifndef UCUDNN_DEVICE_TRAINING_TASK_PARTS_H_
+#define UCUDNN_DEVICE_TRAINING_TASK_PARTS_H_
 
 // Operands of tasks that have several of a kind: Concat, Split and Mul. For
-// client/training/task_operations.cc alone.
+// device/training/task_operations.cc alone.
 
 #include <cstddef>
 
@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/training/dataflow.h"
 #include "base/training/graph.h"
-#include "client/training/task_operations.h"
+#include "device/training/task_operations.h"
 
 namespace ucudnn {
 
@@ -29,4 +29,4 @@ Status SetFactors(const Graph& graph, const Dataflow& flow, std::size_t node,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_TRAINING_TASK_PARTS_H_
+#endif  // UCUDNN_DEVICE_TRAINING_TASK_PARTS_H_

@@ -1,4 +1,4 @@
-#include "client/training/task_operations.h"
+#include "device/training/task_operations.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_
-#define UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_
+#ifndef UCUDNN_DEVICE_TRAINING_MEASURE_TASKS_H_
+#define UCUDNN_DEVICE_TRAINING_MEASURE_TASKS_H_
 
 // Measures every task of a training graph on a device, so that memory plans are
 // made from the times of the operators that execute them.
@@ -10,9 +10,9 @@
 
 #include "base/result.h"
 #include "base/training/graph.h"
-#include "client/training/task_operations.h"
 #include "device/device.h"
 #include "device/operators/operators.h"
+#include "device/training/task_operations.h"
 
 namespace ucudnn {
 
@@ -42,4 +42,4 @@ Status MeasureTasks(Device& device, Operators& operators,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_TRAINING_MEASURE_TASKS_H_
+#endif  // UCUDNN_DEVICE_TRAINING_MEASURE_TASKS_H_

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_
-#define UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_
+#ifndef UCUDNN_DEVICE_TRAINING_TASK_OPERATIONS_H_
+#define UCUDNN_DEVICE_TRAINING_TASK_OPERATIONS_H_
 
 // What each task of a training graph computes: the operator, its shapes, and
 // which of the task's blocks are which operands.
@@ -93,4 +93,4 @@ Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_TRAINING_TASK_OPERATIONS_H_
+#endif  // UCUDNN_DEVICE_TRAINING_TASK_OPERATIONS_H_

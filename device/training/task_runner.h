@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_
-#define UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_
+#ifndef UCUDNN_DEVICE_TRAINING_TASK_RUNNER_H_
+#define UCUDNN_DEVICE_TRAINING_TASK_RUNNER_H_
 
 // Enqueues one task of a training graph on a device.
 
@@ -15,11 +15,11 @@
 #include "base/result.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
-#include "client/executor/micro_batches.h"
-#include "client/training/rank_exchange.h"
-#include "client/training/task_operations.h"
 #include "device/device.h"
+#include "device/micro_batches.h"
 #include "device/operators/operators.h"
+#include "device/training/rank_exchange.h"
+#include "device/training/task_operations.h"
 
 namespace ucudnn {
 
@@ -121,4 +121,4 @@ class TaskRunner {
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_TRAINING_TASK_RUNNER_H_
+#endif  // UCUDNN_DEVICE_TRAINING_TASK_RUNNER_H_

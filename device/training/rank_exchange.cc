@@ -1,4 +1,4 @@
-#include "client/training/rank_exchange.h"
+#include "device/training/rank_exchange.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "client/training/task_parts.h"
+#include "device/training/task_parts.h"
 
 #include <fmt/ranges.h>
 

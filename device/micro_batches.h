@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_EXECUTOR_MICRO_BATCHES_H_
-#define UCUDNN_CLIENT_EXECUTOR_MICRO_BATCHES_H_
+#ifndef UCUDNN_DEVICE_MICRO_BATCHES_H_
+#define UCUDNN_DEVICE_MICRO_BATCHES_H_
 
 // Runs one kernel's division: its micro-batches one after the other, as offsets
 // into the caller's tensors, in one workspace. The result equals the undivided
@@ -48,4 +48,4 @@ Status RunSteps(std::span<const MicroBatchStep> steps,
 
 }  // namespace ucudnn
 
-#endif  // UCUDNN_CLIENT_EXECUTOR_MICRO_BATCHES_H_
+#endif  // UCUDNN_DEVICE_MICRO_BATCHES_H_

@@ -1,4 +1,4 @@
-#include "client/training/task_runner.h"
+#include "device/training/task_runner.h"
 
 #include <algorithm>
 #include <string>

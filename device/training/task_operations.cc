@@ -1,4 +1,4 @@
-#include "client/training/task_operations.h"
+#include "device/training/task_operations.h"
 
 #include <fmt/ranges.h>
 
@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "base/training/dataflow.h"
-#include "client/training/task_parts.h"
+#include "device/training/task_parts.h"
 
 namespace ucudnn {
 namespace {
