@@ -62,6 +62,7 @@ from ucudnn.recorded_steps import (
     RecordedPlan,
     solve_recorded_step,
 )
+from ucudnn.running import Offer, RankDevice, RunningJob
 from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
@@ -102,11 +103,14 @@ __all__ = [
     "NoPlan",
     "NotAllowed",
     "NotFound",
+    "Offer",
     "PlanRequest",
     "Profile",
+    "RankDevice",
     "RecordedAction",
     "RecordedPlan",
     "ResidentBlock",
+    "RunningJob",
     "Session",
     "Share",
     "TaskPart",

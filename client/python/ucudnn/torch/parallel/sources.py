@@ -39,6 +39,9 @@ class Source(abc.ABC):
         """Collective: new shares if there is reason to change, on all ranks or on
         none."""
 
+    def finish(self) -> None:
+        """There are no more steps."""
+
 
 class FixedSource(Source):
     """Shares that stay."""
