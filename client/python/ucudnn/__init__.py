@@ -58,9 +58,12 @@ from ucudnn.plans import (
 from ucudnn.plots import plot_pareto, plot_plan
 from ucudnn.profiles import Buffer, Measurement, Profile, Time, Times
 from ucudnn.recorded_steps import (
+    RankStep,
     RecordedAction,
     RecordedPlan,
+    StepShares,
     solve_recorded_step,
+    solve_step_shares,
 )
 from ucudnn.session import Session
 from ucudnn.solve import (
@@ -104,11 +107,13 @@ __all__ = [
     "NotFound",
     "PlanRequest",
     "Profile",
+    "RankStep",
     "RecordedAction",
     "RecordedPlan",
     "ResidentBlock",
     "Session",
     "Share",
+    "StepShares",
     "TaskPart",
     "Time",
     "Times",
@@ -127,6 +132,7 @@ __all__ = [
     "solve_joint_memory",
     "solve_memory",
     "solve_recorded_step",
+    "solve_step_shares",
     "solve_wd",
     "solve_wr",
     "solve_ws",

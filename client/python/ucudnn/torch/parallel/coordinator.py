@@ -1,73 +1,114 @@
-"""Shares from a coordinator's measurements, over REST."""
+"""What ranks measured of their step, put to a coordinator, and the shares of its plan."""
 
 from __future__ import annotations
 
-import warnings
-from typing import List, Optional, Sequence, Tuple
+import functools
+import json
+from dataclasses import replace
+from typing import Any, Dict, List, Optional
 
-from ucudnn.coordinator import Coordinator
-from ucudnn.errors import Error, InvalidArgument, NotAllowed
-from ucudnn.rest import Rest
-from ucudnn.shown import PREDICTED
-from ucudnn.torch.checks import refuse
-from ucudnn.torch.parallel.planning import RankShare, SharePlan, even_shares
+from ucudnn.errors import Error, InvalidArgument, NotAllowed, NotFound
+from ucudnn.rest import Rest, path_of
+from ucudnn.torch.checks import warn
+from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
+from ucudnn.torch.profiling import StepProfile
 
 _WITHIN_S = 5.0
+_TRIES = 3  # if other jobs put under the same name meanwhile
 
 
-def kind_of_gpu(url: str, gpu: str) -> str:
-    """The kind of the GPU with this UUID. Raises InvalidArgument if the
-    coordinator knows no such device, Error if it cannot be reached."""
-    devices = _client(url).devices()
-    for device in devices:
-        if gpu and device.id == gpu:
-            return device.kind
-    kinds = sorted({device.kind for device in devices})
-    raise refuse(
-        "share: kind",
-        f"the coordinator knows no device {gpu or 'of this rank'}",
-        f"kind= is accepted, one of {', '.join(map(repr, kinds)) or 'none'}",
-    )
+class PutStep:
+    """A step under a name at a coordinator. Kinds that other jobs put stay, if their
+    fingerprint is the same; a step of another fingerprint is replaced. One rank alone
+    calls."""
 
+    def __init__(self, url: str, name: str, fingerprint: str = "") -> None:
+        self._url, self._name, self._fingerprint = url, name, fingerprint
+        self._path = path_of("steps", name)
 
-def coordinators_plan(
-    url: str, network: str, batch: int, kinds: List[str]
-) -> SharePlan:
-    """The shares of the coordinator's plan for a registered network. They count
-    convolutions only, not PyTorch's whole step. If the coordinator has no plan or
-    cannot be reached, even shares, with the reason, which is also warned of.
-    Raises InvalidArgument as the coordinator says."""
-    try:
-        plan = _client(url).make_plan(network, batch, device_kinds=kinds, measure=False)
-    except (InvalidArgument, NotAllowed):
-        raise
-    except Error as error:
-        why = f"even shares, because there is no plan: {error}"
-        warnings.warn(f"ucudnn: {why}", stacklevel=2)
-        return _plan(
-            [(images, None) for images in even_shares(batch, len(kinds))], [why]
+    @functools.cached_property
+    def _rest(self) -> Rest:
+        return Rest(self._url, timeout=_WITHIN_S)
+
+    def known(self) -> Dict[str, StepProfile]:
+        """The times that are there, by kind of device; none if there is no answer."""
+        try:
+            kinds = self._kinds()
+        except Error:
+            return {}
+        return {kind["device_kind"]: _profile(kind) for kind in kinds}
+
+    def shares(self, steps: RankSteps, here: SharePlan) -> SharePlan:
+        """Puts the times, and makes the plan. If the coordinator has none or cannot be
+        reached, the shares planned here, with the reason, which is also warned of. Raises
+        InvalidArgument or NotAllowed as the coordinator says."""
+        try:
+            for _ in range(_TRIES):
+                found = self._plan(steps, here)
+                if found is not None:
+                    return found
+            why = f"others put other times of {self._name} meanwhile"
+        except (InvalidArgument, NotAllowed):
+            raise
+        except Error as error:
+            why = str(error)
+        why = f"planned without the coordinator: {why}"
+        warn(f"share: {why}")
+        return replace(here, reasons=[*here.reasons, why])
+
+    def _plan(self, steps: RankSteps, here: SharePlan) -> Optional[SharePlan]:
+        """None if what was put is no longer there."""
+        put = self._put(steps)
+        request: Dict[str, Any] = {
+            "step": self._name, "batch": here.batch, "device_kinds": steps.kinds(),
+            "all_ranks": not steps.idle,
+        }  # fmt: skip
+        if any(told.budget for told in steps.ranks):
+            budgets = [told.budget or 0 for told in steps.ranks]
+            request["memory"] = {"rank_budget_bytes": budgets}
+        try:
+            plan = self._rest.post(path_of("plans"), request)
+        except InvalidArgument:
+            if self._rest.get(self._path)["revision"] == put["revision"]:
+                raise
+            return None
+        if plan["network_revision"] != put["revision"]:
+            return None
+        shares = steps.given([rank.get("batch", 0) for rank in plan["ranks"]])
+        notes = here.reasons[len(here.ranks) :]  # what is said beside each rank's share
+        return shares and replace(
+            shares,
+            reasons=[f"plan {plan['id']} of {self._rest!r}", *shares.reasons, *notes],
+            coordinated=Coordinated(self._url, plan["id"], request),
         )
-    return _plan(
-        [
-            (rank.batch, rank.workspace and rank.workspace.total_time_us / 1e3 or None)
-            for rank in plan.ranks
-        ],
-        [f"plan {plan.id} of {url}, {PREDICTED}", *plan.reasons],
-    )
+
+    def _put(self, steps: RankSteps) -> Dict[str, Any]:
+        content = steps.content()
+        ours = {kind["device_kind"] for kind in content["kinds"]}
+        others = [kind for kind in self._kinds() if kind["device_kind"] not in ours]
+        content["kinds"] += others
+        content["fingerprint"] = self._fingerprint
+        return self._rest.put(self._path, json.dumps(content).encode())
+
+    def _kinds(self) -> List[Dict[str, Any]]:
+        """What is there of this fingerprint, as it is put."""
+        try:
+            told = self._rest.get(self._path)
+        except NotFound:
+            return []
+        if not self._fingerprint or told.get("fingerprint") != self._fingerprint:
+            return []
+        kinds = []
+        for kind in told["kinds"]:
+            put = {name: kind[name] for name in ("device_kind", "steps")}
+            put["least"] = kind["least_batch"]
+            if kind.get("passes"):
+                put["passes"] = kind["passes"]
+            if not kind.get("recorded"):
+                kinds.append(put)
+        return kinds
 
 
-def _client(url: str) -> Coordinator:
-    return Coordinator(Rest(url, timeout=_WITHIN_S))
-
-
-def _plan(
-    shares: Sequence[Tuple[int, Optional[float]]], reasons: List[str]
-) -> SharePlan:
-    """Of the images and milliseconds of each rank."""
-    ranks = []
-    first = 0
-    for images, ms in shares:
-        ranks.append(RankShare(images, first, 1, ms))
-        first += images
-    times = [ms for _, ms in shares if ms is not None]
-    return SharePlan(ranks, max(times, default=None), None, reasons)
+def _profile(kind: Dict[str, Any]) -> StepProfile:
+    ms = {step["batch"]: step["time_us"] / 1000 for step in kind["steps"]}
+    return StepProfile(kind["device_kind"], ms, max(ms) if "passes" in kind else None)
