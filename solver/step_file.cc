@@ -70,6 +70,11 @@ Status ReadKind(const Json& json, std::string path,
     object.Read("least", 1, kMaxBatchSize.count(), &least);
     kind.least = BatchSize(least);
   }
+  object.ReadOptional("fingerprint", &kind.fingerprint);
+  if (kind.fingerprint.size() > kMaxStepTextBytes) {
+    object.Refuse("fingerprint", &json["fingerprint"],
+                  fmt::format("a text of up to {} bytes", kMaxStepTextBytes));
+  }
   if (object.Has("passes")) {
     object.Read("passes", 1, kMaxBatchSize.count(), &kind.passes);
   }
@@ -90,31 +95,26 @@ Status ReadKind(const Json& json, std::string path,
 
 }  // namespace
 
-Result<FrameworkStep> ParseStep(std::string_view content,
-                                std::size_t most_kinds) {
+Result<std::vector<StepKind>> ParseStep(std::string_view content,
+                                        std::size_t most_kinds) {
   if (content.size() > kMaxStepBytes) {
     return Fail(Code::kInvalidArgument,
                 "it has {} bytes; up to {} are accepted", content.size(),
                 kMaxStepBytes);
   }
   UCUDNN_ASSIGN_OR_RETURN(const Json json, ParseJson(content));
-  FrameworkStep step;
+  std::vector<StepKind> kinds;
   JsonObject object(json, "");
-  object.ReadOptional("fingerprint", &step.fingerprint);
-  if (step.fingerprint.size() > kMaxStepTextBytes) {
-    object.Refuse("fingerprint", &json["fingerprint"],
-                  fmt::format("a text of up to {} bytes", kMaxStepTextBytes));
-  }
   object.ReadEach("kinds", [&](const Json& kind, std::string at) {
-    return ReadKind(kind, std::move(at), &step.kinds);
+    return ReadKind(kind, std::move(at), &kinds);
   });
   UCUDNN_RETURN_IF_ERROR(object.status());
-  if (step.kinds.empty() || step.kinds.size() > most_kinds) {
+  if (kinds.empty() || kinds.size() > most_kinds) {
     return Fail(Code::kInvalidArgument,
-                "kinds has {} entries; 1 to {} are accepted", step.kinds.size(),
+                "kinds has {} entries; 1 to {} are accepted", kinds.size(),
                 most_kinds);
   }
-  return step;
+  return kinds;
 }
 
 }  // namespace ucudnn

@@ -4,14 +4,12 @@
 // What a framework measured or recorded of its training step, as JSON
 // (docs/steps.md):
 //
-//   {"fingerprint": "3f8a...",
-//    "kinds": [{"device_kind": "NVIDIA H200/132u/139GiB/cudnn-9.19",
-//               "least": 1, "passes": 4,
+//   {"kinds": [{"device_kind": "NVIDIA H200/132u/139GiB/cudnn-9.19",
+//               "least": 1, "passes": 4, "fingerprint": "3f8a...",
 //               "steps": [{"batch": 8, "time_us": 812.5, "peak_bytes": 4096},
 //                         {"batch": 16, "recorded": {"segments": ...}}]}]}
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,17 +25,11 @@ inline constexpr std::size_t kMaxMeasuredSteps = 1024;  // of a kind
 inline constexpr std::size_t kMaxStepKinds = 64;
 inline constexpr std::size_t kMaxStepTextBytes = 512;
 
-struct FrameworkStep {
-  std::string fingerprint;  // of what was measured; the framework knows it
-  // By what was measured on each, whose name is the kind; memory is not
-  // bounded.
-  std::vector<StepKind> kinds;
-};
-
-// kInvalidArgument, naming the field, its value and what is accepted, also if a
-// kind is there twice or contradicts itself (CheckStepKind).
-Result<FrameworkStep> ParseStep(std::string_view content,
-                                std::size_t most_kinds = kMaxStepKinds);
+// What was measured on each kind, whose name is the kind; memory is not
+// bounded. kInvalidArgument, naming the field, its value and what is accepted,
+// also if a kind is there twice or contradicts itself (CheckStepKind).
+Result<std::vector<StepKind>> ParseStep(std::string_view content,
+                                        std::size_t most_kinds = kMaxStepKinds);
 
 }  // namespace ucudnn
 

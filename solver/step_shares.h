@@ -52,6 +52,7 @@ struct StepKind {
   // so many equal passes, each of at most what memory holds. Recorded steps are
   // one pass.
   std::int64_t passes = 0;
+  std::string fingerprint = {};  // of what was measured, for who puts it
 };
 
 struct StepProblem {

@@ -42,8 +42,8 @@ Status ReadNumbers(const OrderedJson& json, const char* key, std::int64_t most,
 
 }  // namespace
 
-Result<StepSharesRequest> ParseStepSharesRequest(const FrameworkStep& step,
-                                                 std::string_view text) {
+Result<StepSharesRequest> ParseStepSharesRequest(
+    const std::vector<StepKind>& step, std::string_view text) {
   const auto json = ParseJson(text);
   if (!json) return Within("request", json.error());
   StepSharesRequest request;
@@ -71,10 +71,10 @@ Result<StepSharesRequest> ParseStepSharesRequest(const FrameworkStep& step,
       ReadNumbers(*json, "shares", batch, kinds.size(), &shares));
   for (const std::int64_t share : shares) problem.shares.emplace_back(share);
   for (std::size_t g = 0; g < kinds.size(); ++g) {
-    const auto kind = std::ranges::find(step.kinds, kinds[g], &StepKind::name);
-    if (kind == step.kinds.end()) {
+    const auto kind = std::ranges::find(step, kinds[g], &StepKind::name);
+    if (kind == step.end()) {
       std::vector<std::string> names;
-      for (const StepKind& known : step.kinds) names.push_back(known.name);
+      for (const StepKind& known : step) names.push_back(known.name);
       return JsonObject::Refusal(
           fmt::format("request.device_kinds[{}]", g),
           &(*json)["device_kinds"][g],

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "solver/step_file.h"
@@ -23,8 +24,8 @@ struct StepSharesRequest {
 };
 // Of a step. kInvalidArgument, naming the field, its value and what is
 // accepted, also if a kind is not the step's.
-Result<StepSharesRequest> ParseStepSharesRequest(const FrameworkStep& step,
-                                                 std::string_view text);
+Result<StepSharesRequest> ParseStepSharesRequest(
+    const std::vector<StepKind>& step, std::string_view text);
 
 nlohmann::ordered_json ToJson(const StepProblem& problem,
                               const StepShares& shares);

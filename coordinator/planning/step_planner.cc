@@ -49,7 +49,8 @@ Result<Bytes> MemoryOf(const JobRequest& request, std::size_t rank) {
 
 Result<StepSharing> StepSharingOf(const StepRecord& step,
                                   const JobRequest& request) {
-  UCUDNN_ASSIGN_OR_RETURN(const FrameworkStep known, ParseStep(step.content));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<StepKind> known,
+                          ParseStep(step.content));
   StepSharing sharing;
   StepProblem& problem = sharing.problem;
   problem.batch = request.batch;
@@ -63,8 +64,7 @@ Result<StepSharing> StepSharingOf(const StepRecord& step,
     UCUDNN_ASSIGN_OR_RETURN(const Bytes memory, MemoryOf(request, r));
     const std::string& kind = request.device_kinds[r];
     sharing.ranks.push_back(r);
-    AddGpu(*std::ranges::find(known.kinds, kind, &StepKind::name), memory,
-           &problem);
+    AddGpu(*std::ranges::find(known, kind, &StepKind::name), memory, &problem);
   }
   std::int64_t times = 0;
   for (const StepKind& kind : problem.kinds) {
@@ -164,12 +164,13 @@ std::vector<std::string> ReasonsOf(const StepRecord& record,
 }  // namespace
 
 Result<JobRequest> WithStepKinds(const StepRecord& step, JobRequest request) {
-  UCUDNN_ASSIGN_OR_RETURN(const FrameworkStep known, ParseStep(step.content));
-  std::vector<std::string> names;
-  for (const StepKind& kind : known.kinds) names.push_back(kind.name);
-  if (request.device_kinds.empty() && names.size() == 1) {
-    request.device_kinds = names;
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<StepKind> kinds,
+                          ParseStep(step.content));
+  if (request.device_kinds.empty() && kinds.size() == 1) {
+    request.device_kinds.push_back(kinds[0].name);
   }
+  std::vector<std::string> names;
+  for (const StepKind& kind : kinds) names.push_back(kind.name);
   if (request.device_kinds.empty()) {
     return Fail(Code::kInvalidArgument,
                 "step '{}' has several kinds of devices; name device_kinds, "

@@ -15,22 +15,22 @@ namespace ucudnn {
 namespace {
 
 // What people and lists are told of a step.
-v1::Step OutlineOf(const FrameworkStep& step) {
+v1::Step OutlineOf(const std::vector<StepKind>& kinds) {
   v1::Step outline;
-  outline.set_fingerprint(step.fingerprint);
-  for (const StepKind& kind : step.kinds) {
+  for (const StepKind& kind : kinds) {
     v1::StepKind& added = *outline.add_kinds();
     added.set_device_kind(kind.name);
     added.set_recorded(kind.steps.front().recorded.has_value());
     added.set_least_batch(LeastBatch(kind).count());
     added.set_passes(kind.passes);
-    for (const MeasuredStep& batch : kind.steps) {
+    added.set_fingerprint(kind.fingerprint);
+    for (const MeasuredStep& step : kind.steps) {
       v1::MeasuredStep& measured = *added.add_steps();
       // It was checked.
-      const PlainStep plain = batch.recorded
-                                  ? PlainRecordedStep(*batch.recorded).value()
-                                  : PlainStep{batch.time, batch.peak};
-      measured.set_batch(batch.batch.count());
+      const PlainStep plain = step.recorded
+                                  ? PlainRecordedStep(*step.recorded).value()
+                                  : PlainStep{step.time, step.peak};
+      measured.set_batch(step.batch.count());
       measured.set_time_ns(plain.time.count());
       measured.set_peak_bytes(plain.peak.count());
     }
@@ -55,13 +55,13 @@ Result<v1::Step> ToProto(const StepRecord& record) {
 
 Result<v1::Step> StepService::PutStep(const v1::PutStepRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
-  const Result<FrameworkStep> step = ParseStep(request.content());
-  if (!step) return Within(request.name(), step.error());
+  const Result<std::vector<StepKind>> kinds = ParseStep(request.content());
+  if (!kinds) return Within(request.name(), kinds.error());
   const StepRecord record{.name = request.name(),
                           .hash = Sha256(request.content()),
                           .put_by = request.who(),
                           .updated_ms = clock_.NowMs(),
-                          .outline = OutlineOf(*step).SerializeAsString(),
+                          .outline = OutlineOf(*kinds).SerializeAsString(),
                           .content = request.content()};
   UCUDNN_RETURN_IF_ERROR(store_.steps.PutStep(record, kMaxSteps));
   v1::GetRequest named;

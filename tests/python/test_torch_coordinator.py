@@ -1,11 +1,8 @@
 """Steps that are put to a real coordinator, and the shares of its plans: by themselves, and
 by two ranks over gloo, which run the scenarios of torch_coordinator_ranks.py."""
 
-import json
-
 import pytest
 import ucudnn
-from ucudnn.rest import Rest, path_of
 from ucudnn.torch.parallel.coordinator import PutStep
 from ucudnn.torch.parallel.planning import RankSteps
 from ucudnn.torch.profiling import StepProfile
@@ -26,58 +23,67 @@ def url(tmp_path_factory):
             yield f"http://{daemon.rest}"
 
 
-def shares(url, name, ranks, batch=8, fingerprint="f", **options):
-    steps = RankSteps(ranks, **options)
-    return PutStep(url, name, fingerprint).shares(steps, steps.plan(batch))
+def plan_of(url, name, ranks, batch=8, fingerprint="f", **options):
+    return PutStep(url, name, fingerprint).plan(RankSteps(ranks, **options), batch)
 
 
-def test_shares_are_those_of_the_coordinators_plan(url):
-    plan = shares(url, "net", [FAST, SLOW])
-    assert plan.batches == [6, 2] and plan.predicted_ms == 6.0
-    assert plan.reasons[0].startswith("plan 1 of http://127.0.0.1")
-    told = plan.coordinated
-    assert told.url == url
-    made = Rest(url).get(path_of("plans", str(told.id)))
-    assert [rank["batch"] for rank in made["ranks"]] == plan.batches
-    assert made["predicted_us"] == 6000.0
-    asked = {name: made["request"][name] for name in told.request}
-    assert asked == told.request
-    assert told.request["all_ranks"] and told.request["step"] == "net"
+def batches(plan):
+    return [rank.batch for rank in plan.ranks]
+
+
+def test_plans_are_of_what_was_put(url):
+    plan = plan_of(url, "net", [FAST, SLOW])
+    assert batches(plan) == [6, 2] and plan.predicted_us == 6000.0
+    assert plan.request.step == "net" and plan.request.all_ranks
+    assert plan.request.device_kinds == ["fast", "slow"]
     # The same again is the same plan.
-    assert shares(url, "net", [FAST, SLOW]).coordinated == told
+    assert plan_of(url, "net", [FAST, SLOW]).id == plan.id
 
 
 def test_passes_and_least_batches_are_put(url):
     ranks = [StepProfile("kind", {2: 2.0, 4: 4.0}, 4), StepProfile("other", {4: 90.0})]
-    plan = shares(url, "passes", ranks, 13, least=1)
-    assert plan.batches == [12, 1]
-    assert [rank.micro_steps for rank in plan.ranks] == [3, 1]
-    idle = shares(url, "passes", ranks, 12, idle=True)
-    assert idle.batches == [12, 0] and not idle.coordinated.request["all_ranks"]
+    plan = plan_of(url, "passes", ranks, 13, least=1)
+    assert batches(plan) == [12, 1]
+    assert "in 3 equal passes" in plan.ranks[0].reason
+    idle = plan_of(url, "passes", ranks, 12, idle=True)
+    assert batches(idle) == [12, 0] and not idle.request.all_ranks
 
 
 def test_budgets_are_put(url):
     told = StepProfile("b", {1: 1.0, 8: 8.0}, 8, budget=900, peak={1: 100, 8: 800})
-    plan = shares(url, "budgets", [told, FAST], 10)
-    made = Rest(url).get(path_of("plans", str(plan.coordinated.id)))
-    assert plan.ranks[0].budget == 900
-    assert made["ranks"][0]["memory"] == {"budget_bytes": 900, "peak_bytes": 500}
+    plan = plan_of(url, "budgets", [told, FAST], 10)
+    memory = plan.ranks[0].memory
+    assert (memory.budget_bytes, memory.peak_bytes) == (900, 500)
+    assert plan.request.memory.rank_budget_bytes == [900, 0]
 
 
 def test_other_jobs_find_the_times(url):
-    shares(url, "known", [FAST, SLOW])
+    plan_of(url, "known", [FAST, SLOW])
     same = PutStep(url, "known", "f")
     assert same.known() == {"fast": FAST, "slow": SLOW}
     assert PutStep(url, "known", "other").known() == {}
     assert PutStep(url, "known").known() == {}
     assert PutStep(url, "unknown", "f").known() == {}
     # What others put of the same step stays, of another one goes.
-    shares(url, "known", [StepProfile("fast", {1: 2.0, 8: 16.0})])
+    plan_of(url, "known", [StepProfile("fast", {1: 2.0, 8: 16.0})])
     assert same.known()["slow"] == SLOW
     assert same.known()["fast"].ms == {1: 2.0, 8: 16.0}
-    shares(url, "known", [FAST], fingerprint="g")
+    plan_of(url, "known", [FAST], fingerprint="g")
     assert same.known() == {}
     assert PutStep(url, "known", "g").known() == {"fast": FAST}
+
+
+def test_times_that_drifted_are_none_that_were_measured(url):
+    plan_of(url, "drifted", [FAST, SLOW])
+    put = PutStep(url, "drifted", "f")
+    put.put_drifted(RankSteps([FAST.scaled(3.0)]).content())
+    assert put.known() == {"slow": SLOW}
+    # They stay for who plans with them, until they are measured again.
+    third = StepProfile("third", {1: 1.0, 8: 8.0})
+    plan_of(url, "drifted", [third])
+    assert put.known() == {"slow": SLOW, "third": third}
+    kinds = {kind.device_kind: kind for kind in ucudnn.connect(url).step("drifted").kinds}
+    assert [step.time_us for step in kinds["fast"].steps] == [3000.0, 24000.0]
 
 
 def test_recorded_steps_are_not_times(url):
@@ -87,9 +93,11 @@ def test_recorded_steps_are_not_times(url):
         "tensors": [{"bytes": 8, "hook": 0, "held": 0, "uses": [2]}],
         "link": {"d2h_bytes_per_us": 1e3, "h2d_bytes_per_us": 1e3},
     }
-    kind = {"device_kind": "fast", "steps": [{"batch": 1, "recorded": recorded}]}
-    content = {"fingerprint": "f", "kinds": [kind]}
-    Rest(url).put(path_of("steps", "taped"), json.dumps(content).encode())
+    kind = {
+        "device_kind": "fast", "fingerprint": "f",
+        "steps": [{"batch": 1, "recorded": recorded}],
+    }  # fmt: skip
+    ucudnn.connect(url).put_step("taped", {"kinds": [kind]})
     assert PutStep(url, "taped", "f").known() == {}
 
 
@@ -100,52 +108,46 @@ class Interrupted(PutStep):
         super().__init__(*arguments)
         self.times = times
 
-    def _put(self, steps):
-        put = super()._put(steps)
+    def _put(self, content, fingerprint):
+        put = super()._put(content, fingerprint)
         if self.times > 0:
             self.times -= 1
-            steps = RankSteps([StepProfile("theirs", {1: 10.0 + self.times})])
-            PutStep(self._url, self._name, f"g{self.times}")._put(steps)
+            theirs = RankSteps([StepProfile("theirs", {1: 10.0 + self.times})])
+            PutStep(self._url, self._name, "g")._put(theirs.content(), "g")
         return put
 
 
-def test_shares_are_of_what_this_job_put(url):
+def test_plans_are_of_what_this_job_put(url):
     steps = RankSteps([FAST, SLOW])
-    plan = Interrupted(2, url, "raced", "f").shares(steps, steps.plan(8))
-    assert plan.batches == [6, 2] and plan.coordinated
-    with pytest.warns(UserWarning, match="others put other times of raced"):
-        plan = Interrupted(9, url, "raced", "f").shares(steps, steps.plan(8))
-    assert plan.batches == [6, 2] and plan.coordinated is None
+    assert batches(Interrupted(2, url, "raced", "f").plan(steps, 8)) == [6, 2]
+    why = Interrupted(9, url, "raced", "f").plan(steps, 8)
+    assert why == "others put other times of raced meanwhile"
 
 
-def test_plans_here_without_a_coordinator():
+def test_says_why_there_is_no_plan():
     away = "http://127.0.0.1:1"
     assert PutStep(away, "net", "f").known() == {}
-    with pytest.warns(UserWarning, match="planned without the coordinator.*127.0.0.1:1"):
-        plan = shares(away, "net", [FAST, SLOW])
-    assert plan.batches == [6, 2] and plan.coordinated is None
-    assert "127.0.0.1:1" in plan.reasons[-1]
+    assert "127.0.0.1:1" in plan_of(away, "net", [FAST, SLOW])
 
 
 def test_raises_what_the_coordinator_refuses(url):
-    with pytest.raises(ucudnn.InvalidArgument, match="name"):
-        shares(url, "no/name", [FAST])
+    with pytest.raises(ucudnn.InvalidArgument, match="a b"):
+        plan_of(url, "a b", [FAST])
 
 
 # --- By ranks.
 
 
 def test_ranks_follow_the_plan(told, url):
+    cluster = ucudnn.connect(url)
     for rank in told:
         assert rank["batches"] == [6, 2] and rank["predicted_ms"] == 6.0
-        assert rank["coordinated"] == told[0]["coordinated"]
+        assert rank["id"] == told[0]["id"] and rank["kinds"] == ["fast", "slow"]
         assert rank["difference"] < 1e-12
-        # Other shares are not the plan's.
-        assert rank["later"] == [4, 4] and rank["replanned"] is None
-    plan = told[0]["coordinated"]
-    made = Rest(url).get(path_of("plans", str(plan["id"])))
-    assert [rank["batch"] for rank in made["ranks"]] == [6, 2]
-    assert plan["request"]["device_kinds"] == ["fast", "slow"]
+        assert rank["reasons"][0].startswith(f"plan {rank['id']} of Coordinator at http")
+    assert batches(cluster.plan(told[0]["id"])) == [6, 2]
+    job = cluster.job(told[0]["job"])
+    assert (job.plan_id, job.state) == (told[0]["id"], "finished")
 
 
 def test_a_step_is_measured_by_one_job(told):
@@ -158,12 +160,12 @@ def test_a_step_is_measured_by_one_job(told):
 
 def test_plans_within_budgets_are_put(told, url):
     for rank in told:
-        assert sum(rank["batches"]) == 24 and rank["coordinated"]
+        assert sum(rank["batches"]) == 24
         assert rank["budgets"] == [3 << 20, 400_000]
-    plan = Rest(url).get(path_of("plans", str(told[0]["coordinated"]["id"])))
-    for made, batch, budget in zip(plan["ranks"], rank["batches"], rank["budgets"]):
-        assert made["batch"] == batch
-        assert 0 < made["memory"]["peak_bytes"] <= made["memory"]["budget_bytes"] == budget
+    plan = ucudnn.connect(url).plan(told[0]["id"])
+    assert batches(plan) == told[0]["batches"]
+    for made, budget in zip(plan.ranks, told[0]["budgets"]):
+        assert 0 < made.memory.peak_bytes <= made.memory.budget_bytes == budget
 
 
 def test_ranks_plan_without_a_coordinator(told):

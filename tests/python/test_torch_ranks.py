@@ -148,7 +148,7 @@ def test_predicts_the_exchange(told):
         assert rank["predicted_ms"] == pytest.approx(8.0)
         assert rank["even_ms"] == pytest.approx(14.0)
         # Once, for shares that are unlike.
-        assert rank["asked"] == [[["Sequential"], True]]
+        assert rank["asked"] == [[[66], 0, True]]
         assert rank["again_ms"] == pytest.approx(8.0)
         assert rank["later_ms"] == pytest.approx(4.0 + 2.0)
 

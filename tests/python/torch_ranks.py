@@ -36,6 +36,7 @@ import ucudnn.torch
 from ucudnn.torch.parallel import exchange
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.exchange import Exchange
+from ucudnn.torch.parallel.ranks import Ranks
 
 FILES = itertools.count()
 
@@ -460,8 +461,8 @@ def predicts_the_exchange():
     model = network()
     asked = []
 
-    def measured(group, modules, device, unlike):
-        asked.append([[type(m).__name__ for m in modules], unlike])
+    def measured(group, gradients, buffers, device, unlike):
+        asked.append([[g.numel() for g in gradients], len(buffers), unlike])
         return Exchange(all_ms=3.0 + RANK, last_ms=1.0 + RANK)
 
     def step(b):
@@ -494,8 +495,13 @@ def measures_the_exchange_of_gradients_and_buffers():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     model[1].running_mean += RANK
     before = [t.clone() for t in model.state_dict().values()]
-    told = exchange.measure(None, [model, model[0]], torch.device("cpu"), True)
-    nothing = exchange.measure(None, [object()], torch.device("cpu"), True)
+
+    def measured(modules):
+        return exchange.exchange_of(
+            Ranks(None), ["a", "b"], modules, torch.device("cpu"), True, StepCache(""), ""
+        )
+
+    told, nothing = measured([model, model[0]]), measured([object()])
     large = [torch.zeros(n) for n in (300_000, 7_000_000, 10, 300_000)]
     return {
         "all_ms": told.all_ms, "last_ms": told.last_ms,

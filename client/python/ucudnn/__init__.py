@@ -65,6 +65,7 @@ from ucudnn.recorded_steps import (
     solve_recorded_step,
     solve_step_shares,
 )
+from ucudnn.running import Offer, RankDevice, RunningJob
 from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
@@ -105,12 +106,15 @@ __all__ = [
     "NoPlan",
     "NotAllowed",
     "NotFound",
+    "Offer",
     "PlanRequest",
     "Profile",
+    "RankDevice",
     "RankStep",
     "RecordedAction",
     "RecordedPlan",
     "ResidentBlock",
+    "RunningJob",
     "Session",
     "Share",
     "StepShares",

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 // Two kinds, of which memory of the second ends at 3 images.
 const std::string kSteps =
-    R"({"fingerprint": "f", "kinds": [
+    R"({"kinds": [
   {"device_kind": "fast", "steps": [{"batch": 1, "time_us": 10},
                                     {"batch": 9, "time_us": 90}]},
   {"device_kind": "small", "passes": 2, "steps":

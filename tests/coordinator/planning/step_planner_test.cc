@@ -124,7 +124,7 @@ TEST(StepPlannerTest, RefusesWhatConcernsConvolutions) {
 
 TEST(StepPlannerTest, SaysWhichSharesTakeSeveralPasses) {
   StepRecord step = TwoKinds();
-  step.content = R"({"fingerprint": "f", "kinds": [{"device_kind": "K",
+  step.content = R"({"kinds": [{"device_kind": "K", "fingerprint": "f",
       "passes": 3, "steps": [{"batch": 2, "time_us": 10}]}]})";
   const auto plan = MakeStepPlan(step, Wanted(4, {"K"}), kLimit);
   ASSERT_TRUE(plan) << plan.error().message;

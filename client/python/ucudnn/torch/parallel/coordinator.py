@@ -1,112 +1,102 @@
-"""What ranks measured of their step, put to a coordinator, and the shares of its plan."""
+"""What ranks measured of their step, put to a coordinator, and the plan of it."""
 
 from __future__ import annotations
 
 import functools
-import json
-from dataclasses import replace
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Tuple, Union
 
+from ucudnn.cluster import JobPlan
+from ucudnn.coordinator import Coordinator
 from ucudnn.errors import Error, InvalidArgument, NotAllowed, NotFound
-from ucudnn.rest import Rest, path_of
-from ucudnn.torch.checks import warn
-from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
+from ucudnn.json_objects import encode
+from ucudnn.rest import Rest
+from ucudnn.torch.parallel.planning import RankSteps
 from ucudnn.torch.profiling import StepProfile
 
 _WITHIN_S = 5.0
 _TRIES = 3  # if other jobs put under the same name meanwhile
+_DRIFTED = " drifted"
 
 
 class PutStep:
-    """A step under a name at a coordinator. Kinds that other jobs put stay, if their
-    fingerprint is the same; a step of another fingerprint is replaced. One rank alone
-    calls."""
+    """A step under a name at a coordinator. Of the kinds that other jobs put, those of
+    the same fingerprint stay."""
 
     def __init__(self, url: str, name: str, fingerprint: str = "") -> None:
         self._url, self._name, self._fingerprint = url, name, fingerprint
-        self._path = path_of("steps", name)
 
     @functools.cached_property
-    def _rest(self) -> Rest:
-        return Rest(self._url, timeout=_WITHIN_S)
+    def cluster(self) -> Coordinator:
+        return Coordinator(Rest(self._url, timeout=_WITHIN_S))
 
     def known(self) -> Dict[str, StepProfile]:
         """The times that are there, by kind of device; none if there is no answer."""
         try:
-            kinds = self._kinds()
+            kinds = self._kinds(self._fingerprint)
         except Error:
             return {}
         return {kind["device_kind"]: _profile(kind) for kind in kinds}
 
-    def shares(self, steps: RankSteps, here: SharePlan) -> SharePlan:
-        """Puts the times, and makes the plan. If the coordinator has none or cannot be
-        reached, the shares planned here, with the reason, which is also warned of. Raises
-        InvalidArgument or NotAllowed as the coordinator says."""
+    def plan(self, steps: RankSteps, batch: int) -> Union[JobPlan, str]:
+        """Puts the times, and makes the plan; or why there is none. Raises InvalidArgument
+        or NotAllowed as the coordinator says."""
         try:
             for _ in range(_TRIES):
-                found = self._plan(steps, here)
-                if found is not None:
-                    return found
-            why = f"others put other times of {self._name} meanwhile"
+                plan, there = self._plan(steps, batch)
+                if plan is not None and there:
+                    return plan
+            return f"others put other times of {self._name} meanwhile"
         except (InvalidArgument, NotAllowed):
             raise
         except Error as error:
-            why = str(error)
-        why = f"planned without the coordinator: {why}"
-        warn(f"share: {why}")
-        return replace(here, reasons=[*here.reasons, why])
+            return str(error)
 
-    def _plan(self, steps: RankSteps, here: SharePlan) -> Optional[SharePlan]:
-        """None if what was put is no longer there."""
-        put = self._put(steps)
-        request: Dict[str, Any] = {
-            "step": self._name, "batch": here.batch, "device_kinds": steps.kinds(),
-            "all_ranks": not steps.idle,
-        }  # fmt: skip
-        if any(told.budget for told in steps.ranks):
-            budgets = [told.budget or 0 for told in steps.ranks]
-            request["memory"] = {"rank_budget_bytes": budgets}
+    def put_drifted(self, content: Mapping[str, Any]) -> None:
+        """Puts times of which some were not measured, but scaled: no other job takes them
+        for measured ones."""
+        self._put(content, self._fingerprint + _DRIFTED)
+
+    def _plan(self, steps: RankSteps, batch: int) -> Tuple[Any, bool]:
+        """A plan, and whether it is of what this put."""
+        put = self._put(steps.content(), self._fingerprint)
+        budgets = [told.budget or 0 for told in steps.ranks]
         try:
-            plan = self._rest.post(path_of("plans"), request)
+            plan = self.cluster.make_plan(
+                step=self._name, batch=batch, device_kinds=steps.kinds(),
+                all_ranks=not steps.idle, memory_budgets=budgets if any(budgets) else (),
+            )  # fmt: skip
         except InvalidArgument:
-            if self._rest.get(self._path)["revision"] == put["revision"]:
+            if self.cluster.step(self._name).revision == put:
                 raise
-            return None
-        if plan["network_revision"] != put["revision"]:
-            return None
-        shares = steps.given([rank.get("batch", 0) for rank in plan["ranks"]])
-        notes = here.reasons[len(here.ranks) :]  # what is said beside each rank's share
-        return shares and replace(
-            shares,
-            reasons=[f"plan {plan['id']} of {self._rest!r}", *shares.reasons, *notes],
-            coordinated=Coordinated(self._url, plan["id"], request),
-        )
+            return None, False
+        return plan, plan.network_revision == put
 
-    def _put(self, steps: RankSteps) -> Dict[str, Any]:
-        content = steps.content()
-        ours = {kind["device_kind"] for kind in content["kinds"]}
-        others = [kind for kind in self._kinds() if kind["device_kind"] not in ours]
-        content["kinds"] += others
-        content["fingerprint"] = self._fingerprint
-        return self._rest.put(self._path, json.dumps(content).encode())
+    def _put(self, content: Mapping[str, Any], fingerprint: str) -> int:
+        """Returns the revision."""
+        ours = [{**kind, "fingerprint": fingerprint} for kind in content["kinds"]]
+        names = {kind["device_kind"] for kind in ours}
+        theirs = self._kinds(self._fingerprint, self._fingerprint + _DRIFTED)
+        others = [kind for kind in theirs if kind["device_kind"] not in names]
+        return self.cluster.put_step(self._name, {"kinds": ours + others}).revision
 
-    def _kinds(self) -> List[Dict[str, Any]]:
-        """What is there of this fingerprint, as it is put."""
+    def _kinds(self, *fingerprints: str) -> List[Dict[str, Any]]:
+        """What is there of these, as it is put."""
         try:
-            told = self._rest.get(self._path)
+            kinds = self.cluster.step(self._name).kinds
         except NotFound:
             return []
-        if not self._fingerprint or told.get("fingerprint") != self._fingerprint:
+        if not self._fingerprint:
             return []
-        kinds = []
-        for kind in told["kinds"]:
-            put = {name: kind[name] for name in ("device_kind", "steps")}
-            put["least"] = kind["least_batch"]
-            if kind.get("passes"):
-                put["passes"] = kind["passes"]
-            if not kind.get("recorded"):
-                kinds.append(put)
-        return kinds
+        return [
+            {
+                "device_kind": kind.device_kind, "least": kind.least_batch,
+                "fingerprint": kind.fingerprint,
+                **({"passes": kind.passes} if kind.passes else {}),
+                "steps": [encode(step) for step in kind.steps],
+            }
+            for kind in kinds
+            if kind.fingerprint in fingerprints and not kind.recorded
+        ]  # fmt: skip
 
 
 def _profile(kind: Dict[str, Any]) -> StepProfile:

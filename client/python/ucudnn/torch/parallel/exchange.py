@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from ucudnn.torch.devices import current
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.hook import narrow, scale
 from ucudnn.torch.parallel.ranks import Ranks
+from ucudnn.torch.profiling import out_of_memory
 from ucudnn.torch.timing import laps
 
 _BUCKET = 25 << 20  # DDP's default
@@ -51,11 +52,20 @@ def exchange_of(
     cache: StepCache,
     step: str,
 ) -> Exchange:
-    """Collective: that of a step, from the cache where all ranks have it there."""
+    """Collective: what DDP's exchanges of the modules' gradients add under shares that are
+    unlike or not. From the cache, if all ranks have it there; nothing if a rank has no
+    gradients or no memory for them."""
     where = " ".join(["exchange over", ranks.backend, str(unlike), *sorted(kinds)])
     told = ranks.gather(_cached(cache.read_json(step, where)))
     if any(one is None for one in told):
-        told = ranks.agree(lambda: measure(ranks.group, modules, device, unlike))
+        held: List[Any] = []
+        ready = ranks.agree(lambda: _hold(held, modules, device))
+        if ranks.size == 1 or not all(ready):
+            return Exchange()
+        told = ranks.gather(measure(ranks.group, held[0], held[1], device, unlike))
+        del held
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
     most = Exchange(*map(max, zip(*((one.all_ms, one.last_ms) for one in told if one))))
     cache.write_json(step, where, asdict(most))
     return most
@@ -68,21 +78,43 @@ def _cached(told: Any) -> Optional[Exchange]:
         return None
 
 
+def _hold(held: List[Any], modules: Iterable[Any], device: torch.device) -> bool:
+    """Makes tensors as DDP's buckets and as the modules' buffers. False if there is
+    nothing to exchange, or no memory."""
+    parameters: Dict[Any, None] = {}
+    buffers: Dict[Any, None] = {}
+    for module in modules:
+        if isinstance(module, torch.nn.Module):
+            parameters.update((p, None) for p in module.parameters() if p.requires_grad)
+            buffers.update((b, None) for b in module.buffers())
+    if not parameters:
+        return False
+    try:
+        # Gradients come in about the opposite order.
+        held.append(
+            [
+                torch.zeros(size, dtype=dtype, device=device)
+                for dtype, size in _buckets(list(parameters)[::-1])
+            ]
+        )
+        held.append([torch.zeros_like(buffer, device=device) for buffer in buffers])
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        return False
+    return True
+
+
 def measure(
-    group: Any, modules: Iterable[Any], device: torch.device, unlike: bool
+    group: Any,
+    gradients: List[torch.Tensor],
+    buffers: List[torch.Tensor],
+    device: torch.device,
+    unlike: bool,
 ) -> Exchange:
-    """Collective: as DDP exchanges the modules' gradients under shares that are unlike
-    or not, and broadcasts their buffers then. Takes as much memory as the gradients."""
-    parameters, buffers = _tensors_of(modules)
-    if dist.get_world_size(group) == 1 or not parameters:
-        return Exchange()
+    """Collective: of the last of these buckets and the buffers, and of all buckets."""
     sums = dist.group.WORLD if group is None else group
     own = narrow(sums) if unlike else sums
-    gradients = [
-        torch.zeros(size, dtype=dtype, device=device)
-        for dtype, size in _buckets(parameters)
-    ]
-    copies = [torch.zeros_like(buffer, device=device) for buffer in buffers]
 
     def exchange(buckets: List[torch.Tensor]) -> None:
         works = []
@@ -94,10 +126,10 @@ def measure(
 
     def last() -> None:
         exchange(gradients[-1:])
-        if copies:
-            dist._broadcast_coalesced(own, copies, 250 << 20, 0)
+        if buffers:
+            dist._broadcast_coalesced(own, buffers, 250 << 20, 0)
 
-    def median_ms(run: Any) -> float:
+    def median_ms(run: Callable[[], None]) -> float:
         with current(device):
             laps(device, run, _WARM_UP)
             return statistics.median(laps(device, run, _REPEATS))
@@ -106,17 +138,6 @@ def measure(
     if own is not sums:
         dist.destroy_process_group(own)
     return told
-
-
-def _tensors_of(modules: Iterable[Any]) -> Any:
-    parameters: Dict[Any, None] = {}
-    buffers: Dict[Any, None] = {}
-    for module in modules:
-        if isinstance(module, torch.nn.Module):
-            # Gradients come in about the opposite order.
-            parameters.update((p, None) for p in module.parameters() if p.requires_grad)
-            buffers.update((b, None) for b in module.buffers())
-    return list(parameters)[::-1], list(buffers)
 
 
 def _buckets(parameters: List[torch.Tensor]) -> List[Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
+from ucudnn.cluster import PlanRequest
 from ucudnn.errors import NoPlan
 from ucudnn.recorded_steps import StepShares, solve_step_shares
 from ucudnn.sizes import size_text
@@ -34,9 +35,8 @@ class RankShare:
 class Coordinated:
     """The plan of a coordinator that shares are of."""
 
-    url: str
-    id: str
-    request: Mapping[str, Any]  # what it was made for, as POST /v1/plans takes it
+    id: int
+    request: PlanRequest
 
 
 @dataclass(frozen=True)

@@ -286,6 +286,11 @@ class Shares(CurrentShares):
         for time in times:
             self._source.report(time)
 
+    def finish(self) -> None:
+        """Tells the coordinator that the job has ended, where it has one; within some
+        seconds. A program's end does so, too."""
+        self._source.finish()
+
     def refresh(self) -> bool:
         """Collective, between two steps (else InvalidArgument): adopts other shares if there is reason
         to, on all ranks or on none, and tells whether it did. Costs an exchange of

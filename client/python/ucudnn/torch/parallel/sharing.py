@@ -10,8 +10,9 @@ import torch
 
 from ucudnn.files import PathLike
 from ucudnn.profiles import Times, csv_of
+from ucudnn.running import RunningJob
 from ucudnn.sizes import Size
-from ucudnn.torch.checks import refuse, whole_number
+from ucudnn.torch.checks import refuse, warn, whole_number
 from ucudnn.torch.devices import Device, find_device
 from ucudnn.torch.kept import stateful
 from ucudnn.torch.parallel.budgets import (
@@ -26,11 +27,13 @@ from ucudnn.torch.parallel.coordinator import PutStep
 from ucudnn.torch.parallel.exchange import exchange_of
 from ucudnn.torch.parallel.fingerprint import fingerprint
 from ucudnn.torch.parallel.measuring import Measuring
-from ucudnn.torch.parallel.planning import RankSteps, SharePlan
+from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
+from ucudnn.torch.parallel.registered import RegisteredSource, begin_job
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sources import (
     SessionSource,
+    Source,
     TimesSource,
     worth_changing,
 )
@@ -91,7 +94,8 @@ def share(
       refresh() are the coordinator's job.
 
     With `coordinator`, a URL such as "http://host:7461", the times are put under `name`
-    there, and the shares are those of its plan (`shares.coordinated`). What it has of the
+    there, and the shares are those of its plan (`shares.coordinated`), which the ranks
+    follow as a job: refresh() adopts what the coordinator offers. What it has of the
     same step, by its fingerprint, is not measured again. Without an answer shares are
     planned here, after a warning.
 
@@ -218,9 +222,6 @@ def share(
         plan, steps = ranks.from_first(
             lambda: _timed(devices, times or {}, batch, idle, micro_steps)
         )
-    if put is not None:
-        here, coordinated = plan, put
-        plan = ranks.from_first(lambda: coordinated.shares(steps, here))
     if times is None:
         modules = [model] if step is None else stateful(step, keep)
         exchange = exchange_of(
@@ -228,8 +229,37 @@ def share(
             len({*plan.batches}) > 1, cache, key,
         )  # fmt: skip
         plan = replace(plan, exchange=exchange)
-    source = TimesSource(ranks, plan, steps, drift_tolerance)
+    job = None
+    if put is not None:
+        plan, job = _coordinated(ranks, own, put, steps, plan)
+    source: Source = TimesSource(ranks, plan, steps, drift_tolerance)
+    if put is not None and job is not None:
+        source = RegisteredSource(
+            ranks, job, plan, steps, put.put_drifted, drift_tolerance
+        )
     return Shares(ranks, own, source, compiled)
+
+
+def _coordinated(
+    ranks: Ranks, own: Device, put: PutStep, steps: RankSteps, here: SharePlan
+) -> Tuple[SharePlan, Optional[RunningJob]]:
+    """The shares of the coordinator's plan, and this rank's part of the job; those
+    planned here, with the reason, where it has none."""
+    made = ranks.from_first(lambda: put.plan(steps, here.batch))
+    if isinstance(made, str):
+        why = f"planned without the coordinator: {made}"
+        if ranks.rank == 0:
+            warn(f"share: {why}")
+        return replace(here, reasons=[*here.reasons, why]), None
+    plan = steps.given([rank.batch for rank in made.ranks]) or here
+    notes = here.reasons[len(here.ranks) :]  # what is said beside each rank's share
+    plan = replace(
+        plan,
+        reasons=[f"plan {made.id} of {put.cluster!r}", *plan.reasons, *notes],
+        exchange=here.exchange,
+        coordinated=Coordinated(made.id, made.request),
+    )
+    return plan, begin_job(ranks, own, put.cluster, made)
 
 
 def _key(

@@ -37,6 +37,9 @@ class Source(abc.ABC):
         """Collective: new shares if there is reason to change, on all ranks or on
         none."""
 
+    def finish(self) -> None:
+        """There are no more steps."""
+
 
 class StepTimes(NamedTuple):
     """What one rank tells the others."""
