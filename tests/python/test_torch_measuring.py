@@ -43,7 +43,7 @@ def planned(ms, batch, others, fits=10**9, **options):
     device = SimpleNamespace(kind="here", device=torch.device("cpu"))
     step = options.pop("step", lambda b: None)
     job = Measuring(Alone(others), device, profile, name="step", **options)
-    plan = job.plan(batch, idle=False)
+    plan = job.plan(batch)
     return [rank.batch for rank in plan.ranks], plan.predicted_ms, seen
 
 
@@ -94,6 +94,14 @@ def test_gives_a_slow_rank_less_than_the_first_batches():
     )
     assert shares == [1, 63]
     assert 1 in seen
+
+
+def test_measures_nothing_that_others_measured():
+    theirs = StepProfile("here", {b: float(b) for b in (16, 32, 64, 128)})
+    shares, _, seen = planned(
+        lambda b: b, 256, [theirs], known={"here": theirs}
+    )
+    assert shares == [128, 128] and not seen
 
 
 def test_gives_two_images_where_one_cannot_be_computed(tmp_path):

@@ -49,8 +49,8 @@ def test_a_budget_that_holds_no_image(told):
 
 def test_a_mini_batch_that_no_memory_holds(told):
     for rank in told:
-        assert "share: batch: 24; at most 10 is accepted" in rank
-        assert rank.startswith("NoPlan") and "(rank 0: 5, rank 1: 5)" in rank
+        assert "the mini-batch is 24; at most 10 is accepted" in rank
+        assert rank.startswith("NoPlan") and "of 5, the largest that fits" in rank
 
 
 def test_a_rank_that_fails(told):

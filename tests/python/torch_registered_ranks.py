@@ -4,18 +4,17 @@ import contextlib
 import socket
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import ucudnn
+import ucudnn.torch
 from ucudnn.torch.devices import find_device
-from ucudnn.torch.parallel.planning import RankShare, SharePlan
-from ucudnn.torch.parallel.ranks import Ranks
-from ucudnn.torch.parallel.registered import RegisteredSource, begin_job
-from ucudnn.torch.parallel.shares import Shares
+from ucudnn.torch.parallel import sharing
 
 from daemons import coordinator, running, wait_for
 from torch_rank import (
@@ -23,6 +22,7 @@ from torch_rank import (
     FOLDER,
     KIND,
     RANK,
+    TIMES,
     alone,
     descend,
     difference,
@@ -32,36 +32,7 @@ from torch_rank import (
     run,
 )
 
-KINDS = ["fast", "slow"]
-US_OF_AN_IMAGE = (1000.0, 3000.0)  # 6 + 2 images
 QUICK = ("--job-timeout-ms", 4000, "--report-after-ms", 100)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Each rank's time of an image."""
-
-    us: tuple = US_OF_AN_IMAGE
-
-    def given(self, batches):
-        ms = [us * b / 1000 for us, b in zip(self.us, batches)]
-        firsts = [0, batches[0]]
-        shares = [RankShare(b, f, 1, t) for b, f, t in zip(batches, firsts, ms)]
-        return SharePlan(shares, max(ms), None, [])
-
-    def scaled(self, factors):
-        return replace(self, us=tuple(us * f for us, f in zip(self.us, factors)))
-
-    def content(self):
-        return {
-            "kinds": [
-                {
-                    "device_kind": kind,
-                    "steps": [{"batch": b, "time_us": us * b} for b in (1, BATCH)],
-                }
-                for kind, us in zip(KINDS, self.us)
-            ]
-        }
 
 
 @contextlib.contextmanager
@@ -80,25 +51,11 @@ def cluster_of(name, *options):
 
 
 def shared(cluster, idle=False, gpu=""):
-    ranks = Ranks(None)
     own = replace(find_device(None, KIND), gpu=gpu)
-    steps = Steps()
-
-    def make():
-        cluster.put_step("net", steps.content())
-        return cluster.make_plan(
-            step="net", batch=BATCH, device_kinds=KINDS, all_ranks=not idle
+    with mock.patch.object(sharing, "find_device", lambda *_: own):
+        return ucudnn.torch.share(
+            BATCH, times=TIMES, idle=idle, coordinator=f"{cluster._rest!r}", name="net"
         )
-
-    made = make() if RANK == 0 else None
-    batches = ranks.from_first(lambda: [rank.batch for rank in made.ranks])
-    job = begin_job(ranks, own, cluster, made)
-    source = RegisteredSource(
-        ranks, job, steps.given(batches), steps,
-        lambda content: cluster.put_step("net", content),
-        idle=idle, tolerance=0.1, kinds=KINDS,
-    )  # fmt: skip
-    return Shares(ranks, own, source)
 
 
 def refreshed(shares, step=lambda: None):

@@ -31,6 +31,8 @@ class StepKind:
     recorded: bool  # times follow for any budget
     least_batch: int  # that can be computed
     steps: List[MeasuredStep] = field(default_factory=list)
+    passes: int = 0  # of shares beyond the last step, where memory ends; 0: it does not
+    fingerprint: str = ""  # of what was measured
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/planning/planner.h"
-#include "coordinator/steps/step_file.h"
 
 namespace ucudnn {
 namespace step_planner {  // short names that other tests have, too
@@ -121,6 +120,18 @@ TEST(StepPlannerTest, RefusesWhatConcernsConvolutions) {
                 r->all_ranks = true;
               }),
               HasSubstr("it is accepted with step"));
+}
+
+TEST(StepPlannerTest, SaysWhichSharesTakeSeveralPasses) {
+  StepRecord step = TwoKinds();
+  step.content = R"({"kinds": [{"device_kind": "K", "fingerprint": "f",
+      "passes": 3, "steps": [{"batch": 2, "time_us": 10}]}]})";
+  const auto plan = MakeStepPlan(step, Wanted(4, {"K"}), kLimit);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->predicted, Nanoseconds(20'000));
+  EXPECT_EQ(plan->ranks[0].reason,
+            "the slowest rank, which the others wait for; in 2 equal passes, "
+            "as no more fit");
 }
 
 TEST(StepPlannerTest, DependsOnAllThatMakesIt) {

@@ -121,6 +121,8 @@ class PlannedSteps:
     def tried(self, batch: int) -> StepProfile:
         """As profile, after the steps of a batch were measured, by which all times are
         scaled; or found to need more than the budget, by which fewer images fit."""
+        if batch in self._measured:
+            return self._told()
         with self._as_in_training():
             try:
                 self._measured[batch] = self._measure(batch)
@@ -135,6 +137,7 @@ class PlannedSteps:
     def _told(self) -> StepProfile:
         ms: Dict[int, float] = {}
         bound: Dict[int, float] = {}
+        peak: Dict[int, int] = {}
         for batch, choice in self._choices.items():
             near = min(self._measured, key=lambda b: abs(b - batch), default=None)
             scale = 1e-3
@@ -142,9 +145,11 @@ class PlannedSteps:
                 scale = self._measured[near] / self._choices[near].predicted.us
             ms[batch] = choice.predicted.us * scale
             bound[batch] = min(ms[batch], choice.bound_us * scale)
+            peak[batch] = choice.predicted.peak
         return StepProfile(
-            self._device.kind, ms, self._largest, budget=self._budget, bound_ms=bound
-        )
+            self._device.kind, ms, self._largest, budget=self._budget, bound_ms=bound,
+            peak=peak,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def _as_in_training(self) -> Iterator[None]:

@@ -7,32 +7,19 @@ import threading
 import warnings
 import weakref
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Protocol, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
 from ucudnn.running import Offer, RankDevice, RunningJob
 from ucudnn.torch.devices import Device
-from ucudnn.torch.parallel.planning import SharePlan
+from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.sources import Source, StepLog, drifts
 
 _LAST_WORDS_S = 10.0
 _POLL_S = 0.02
-
-
-class MeasuredSteps(Protocol):
-    """What the plan rests on, the same on all ranks."""
-
-    def given(self, batches: Sequence[int]) -> Optional[SharePlan]:
-        """The plan with these shares; None if a rank cannot compute its own."""
-
-    def scaled(self, factors: Sequence[float]) -> MeasuredSteps:
-        """The same, with each rank's times longer by a factor."""
-
-    def content(self) -> Mapping[str, Any]:
-        """What docs/steps.md describes."""
 
 
 def begin_job(
@@ -74,23 +61,17 @@ class RegisteredSource(Source):
         ranks: Ranks,
         job: RunningJob,
         plan: SharePlan,
-        steps: MeasuredSteps,
+        steps: RankSteps,
         put: Callable[[Mapping[str, Any]], Any],
-        *,
-        idle: bool,
         tolerance: float,
-        kinds: Sequence[str],
     ) -> None:
-        """`put` stores the step's content under its name, on rank 0; `kinds` has the
-        kind of each rank. With `idle` a rank may get no images."""
+        """`put` stores the step's content under its name, on rank 0."""
         self._ranks = ranks
         self._job = job
         self._plan = plan
         self._steps = steps
         self._put = put
-        self._idle = idle
         self._tolerance = tolerance
-        self._kinds = kinds
         self._log = StepLog()
         self._talk = _Talk(job)
         self._talk.start()
@@ -141,7 +122,12 @@ class RegisteredSource(Source):
             self._job.follow(offer.revision)
         self._log.clear()
         note = f"revision {offer.revision}, plan {offer.plan.id}: {offer.reason}"
-        self._plan = replace(plan, reasons=[note, *plan.reasons])
+        self._plan = replace(
+            plan,
+            reasons=[note, *plan.reasons],
+            exchange=self._plan.exchange,
+            coordinated=Coordinated(offer.plan.id, offer.plan.request),
+        )
         return self._plan
 
     def _refusal(self, batches: List[int]) -> str:
@@ -151,7 +137,7 @@ class RegisteredSource(Source):
                 f"the mini-batch would be {sum(batches)} images; {self._plan.batch}, "
                 "as the job began, are accepted"
             )
-        if 0 in batches and not self._idle:
+        if 0 in batches and not self._steps.idle:
             return (
                 f"rank {batches.index(0)} would get no images, as if it could be left "
                 "out; share(idle=True) and shares.loader() let it take part without"
@@ -159,11 +145,11 @@ class RegisteredSource(Source):
         return ""
 
     def _remeasured(self, factors: Sequence[float]) -> None:
+        kinds = self._steps.kinds()
         worst = {
-            kind: max(f for f, k in zip(factors, self._kinds) if k == kind)
-            for kind in self._kinds
+            kind: max(f for f, k in zip(factors, kinds) if k == kind) for kind in kinds
         }
-        self._steps = self._steps.scaled([worst[kind] for kind in self._kinds])
+        self._steps = self._steps.scaled([worst[kind] for kind in kinds])
         # The steps were seen to last this long, so that is what they last now.
         self._log.clear()
         if self._ranks.rank == 0:

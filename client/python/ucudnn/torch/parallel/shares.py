@@ -15,7 +15,7 @@ from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.attached import Attached
 from ucudnn.torch.parallel.batch import part_of
 from ucudnn.torch.parallel.current import CurrentShares
-from ucudnn.torch.parallel.gathered import Gathered
+from ucudnn.torch.parallel.functions import Gathered
 from ucudnn.torch.parallel.hook import Hook, scale
 from ucudnn.torch.parallel.loader import ShareLoader
 from ucudnn.torch.parallel.losses import check_loss
