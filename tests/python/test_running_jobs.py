@@ -80,6 +80,7 @@ def test_a_job_registers_reports_and_finishes(cluster):
         assert first.state == second.state == "running"
         job = cluster.job(first.id)
         assert (job.name, job.state, job.source) == ("mine", "running", "coordinator")
+        assert job.reason == f"plan {job.plan_id} of {cluster._rest!r}"
         assert job.request.step == "net" and job.plan_id > 0
         assert [rank.device_id for rank in job.ranks] == ["GPU-1", "GPU-2"]
         assert cluster.job_rank(first.id, 0).steps[0].first_us == [10500, 11000]

@@ -298,6 +298,7 @@ class Coordinator:
         what the coordinator proposes by itself. The other ranks join_job() with its
         `key`, a secret. If the coordinator is away, the job is registered later.
         Raises NotAllowed, and InvalidArgument."""
+        made = plan if isinstance(plan, JobPlan) else None
         request = plan.request if isinstance(plan, JobPlan) else plan
         places = ranks or [RankDevice(kind) for kind in request.device_kinds]
         key = new_job_key()
@@ -309,8 +310,9 @@ class Coordinator:
                 "job_id": job_id_of(key),
                 "name": name or request.step or request.network,
                 "request": encode(request),
-                "plan_id": plan.id if isinstance(plan, JobPlan) else 0,
-                "source": "coordinator" if isinstance(plan, JobPlan) else "undivided",
+                "plan_id": made.id if made else 0,
+                "source": "coordinator" if made else "undivided",
+                "reason": f"plan {made.id} of {self._rest!r}" if made else "",
                 "ranks": [
                     {"rank": rank, **encode(place)} for rank, place in enumerate(places)
                 ],
