@@ -36,7 +36,7 @@ def test_refuses_to_leave_a_drained_rank_out(told):
         assert rank["revision"] == 1
         assert rank["sizes"] == [images] * 2
     (warning,) = told[0]["warned"]
-    assert warning.startswith("ucudnn: revision 2 (without rank 1) is not adopted")
+    assert warning.startswith("ucudnn: refresh: revision 2 (without rank 1) is not adopted")
 
 
 def test_leaves_a_drained_rank_without_images(told):

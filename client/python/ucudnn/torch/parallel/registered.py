@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import warnings
 import weakref
 from dataclasses import replace
 from typing import Any, Callable, List, Mapping, Optional, Sequence
@@ -13,6 +12,7 @@ from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
 from ucudnn.errors import Error, InvalidArgument, NotAllowed
 from ucudnn.running import Offer, RankDevice, RunningJob
+from ucudnn.torch.checks import warn
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
@@ -35,7 +35,7 @@ def begin_job(
         try:
             job = cluster.register_job(plan, ranks=places, auto_replan=True)
         except (InvalidArgument, NotAllowed) as error:
-            warnings.warn(f"ucudnn: the job is not registered: {error}", stacklevel=2)
+            warn(f"share: the job is not registered: {error}")
             return None
         registered.append(job)
         return job.key
@@ -110,10 +110,9 @@ class RegisteredSource(Source):
         if plan is None:
             if self._ranks.rank == 0:
                 self._job.refuse(offer, why)
-                warnings.warn(
-                    f"ucudnn: revision {offer.revision} ({offer.reason}) is not "
-                    f"adopted: {why}",
-                    stacklevel=2,
+                warn(
+                    f"refresh: revision {offer.revision} ({offer.reason}) is not "
+                    f"adopted: {why}"
                 )
             return None
         if self._ranks.rank == 0:
@@ -186,7 +185,7 @@ class _Talk(threading.Thread):
         try:
             errand()
         except (InvalidArgument, NotAllowed) as error:
-            warnings.warn(f"ucudnn: the step is not put anew: {error}", stacklevel=2)
+            warn(f"refresh: the step is not put anew: {error}")
         except Error:
             return  # later
         if self.errand is errand:
