@@ -128,6 +128,8 @@ def test_says_why_there_is_no_plan():
     away = "http://127.0.0.1:1"
     assert PutStep(away, "net", "f").known() == {}
     assert "127.0.0.1:1" in plan_of(away, "net", [FAST, SLOW])
+    nothing = StepProfile("tiny", {}, 0)
+    assert "holds no image" in plan_of(away, "net", [FAST, nothing], idle=True)
 
 
 def test_raises_what_the_coordinator_refuses(url):

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import ucudnn
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.measuring import Measuring, starting_batches
 from ucudnn.torch.profiling import StepProfile
@@ -86,6 +87,13 @@ def test_looks_beyond_the_even_share_before_it_gives_up():
         lambda b: 3.0 * b, 128, [little], micro_steps=1
     )
     assert shares == [98, 30]
+
+
+def test_measures_no_more_where_a_rank_holds_no_image():
+    nothing, seen = StepProfile("there", {}, 0), []
+    with pytest.raises(ucudnn.NoPlan, match="rank 1 .there.: not one image fits"):
+        planned(float, 128, [nothing], step=seen.append)
+    assert seen == [8, 16, 32, 64]
 
 
 def test_gives_a_slow_rank_less_than_the_first_batches():

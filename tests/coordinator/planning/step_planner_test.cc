@@ -146,35 +146,6 @@ TEST(StepPlannerTest, DependsOnAllThatMakesIt) {
             StepInputsText(TwoKinds(), request));
 }
 
-TEST(StepFileTest, NamesWhatIsWrong) {
-  const auto error_of = [](const std::string& content) {
-    const auto kinds = ParseStep(content);
-    return kinds ? "none" : kinds.error().message;
-  };
-  const auto kind = [](const std::string& steps) {
-    return R"({"kinds": [{"device_kind": "K", "steps": [)" + steps + "]}]}";
-  };
-  EXPECT_EQ(error_of(kind(R"({"batch": 1, "time_us": 2.5})")), "none");
-  EXPECT_THAT(error_of("{"), HasSubstr("line 1"));
-  EXPECT_THAT(error_of("{}"), HasSubstr("kinds is missing"));
-  EXPECT_THAT(error_of(R"({"kinds": []})"), HasSubstr("1 to 64 are accepted"));
-  EXPECT_THAT(error_of(kind("")), HasSubstr("no step was measured"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 0, "time_us": 1})")),
-              HasSubstr("kinds[0].steps[0].batch is 0"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1})")),
-              HasSubstr("kinds[0].steps[0].time_us is missing"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "time_us": -1})")),
-              HasSubstr("kinds[0].steps[0].time_us is -1"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "time_us": 1, "recorded": {}})")),
-              HasSubstr("kinds[0].steps[0].time_us is 1; nothing beside"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "recorded": {}})")),
-              HasSubstr("kinds[0].steps[0].recorded.segments is missing"));
-  EXPECT_THAT(error_of(R"({"kinds": [
-      {"device_kind": "K", "steps": [{"batch": 1, "time_us": 1}]},
-      {"device_kind": "K", "steps": [{"batch": 1, "time_us": 1}]}]})"),
-              HasSubstr("kinds[1].device_kind is \"K\"; each kind once"));
-}
-
 }  // namespace
 }  // namespace step_planner
 }  // namespace ucudnn

@@ -109,9 +109,10 @@ class PlannedSteps:
         with the least budget if it holds none."""
         batches = sorted(batches)
         with self._as_in_training():
-            for batch in (batches[0], max(self._most, batches[0])):
-                if batch not in self._recorded:
-                    self._record(batch)
+            if not self._recorded or batches[0] < min(self._recorded):
+                self._record(batches[0])
+            if max(self._recorded) < self._most:
+                self._record(self._most)
             for batch in batches:
                 if not self._holds(batch):
                     self._bisect(batch)

@@ -40,6 +40,8 @@ class PutStep:
     def plan(self, steps: RankSteps, batch: int) -> Union[JobPlan, str]:
         """Puts the times, and makes the plan; or why there is none. Raises InvalidArgument
         or NotAllowed as the coordinator says."""
+        if not all(told.times for told in steps.ranks):
+            return "the memory of a rank holds no image, so there are no times of it"
         try:
             for _ in range(_TRIES):
                 plan, there = self._plan(steps, batch)

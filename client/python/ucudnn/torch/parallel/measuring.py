@@ -81,6 +81,8 @@ class Measuring:
 
     def _larger(self, batch: int) -> Dict[str, Set[int]]:
         """Batches to measure, where those that were cannot sum to the mini-batch."""
+        if not self._idle and not all(told.times for told in self._known.values()):
+            return {}  # no more of others would help
         return {
             told.kind: {min(2 * told.most, batch)}
             for told in self._known.values()
