@@ -73,15 +73,22 @@ struct Bound<kMethod> {
   }
 };
 
+// What bodies may be of. Nothing that pages of other sites may send unasked.
+constexpr std::array<std::string_view, 1> kJson = {"application/json"};
+constexpr std::array<std::string_view, 2> kNetworkFile = {
+    "text/csv", "application/octet-stream"};
+
 template <auto kMethod>
 constexpr CallSpec Row(std::string_view name, const Rule& rule,
                        std::string_view route = "",
-                       CallSort sort = CallSort::kShort, bool has_tag = false) {
+                       CallSort sort = CallSort::kShort, bool has_tag = false,
+                       std::span<const std::string_view> body_types = {}) {
   using Method = Bound<kMethod>;
   return {.name = name,
           .rule = rule,
           .sort = sort,
           .route = route,
+          .body_types = route.starts_with("POST") ? kJson : body_types,
           .has_tag = has_tag,
           .new_request = Method::NewRequest,
           .new_response = Method::NewResponse,
@@ -110,10 +117,13 @@ constexpr auto kCalls = std::to_array<CallSpec>({
                                   CallSort::kHeartbeat),
     Row<&AgentService::Leave>("Leave", kOwnAgent),
     // Jobs.
-    Row<&JobService::RegisterJob>("RegisterJob", kOwnJob),
-    Row<&JobService::ReportSteps>("ReportSteps", kOwnJob),
-    Row<&JobService::AnswerRevision>("AnswerRevision", kOwnJob),
-    Row<&JobService::FinishJob>("FinishJob", kOwnJob),
+    Row<&JobService::RegisterJob>("RegisterJob", kOwnJob, "POST /v1/jobs"),
+    Row<&JobService::ReportSteps>("ReportSteps", kOwnJob,
+                                  "POST /v1/jobs/{job_id}/steps"),
+    Row<&JobService::AnswerRevision>("AnswerRevision", kOwnJob,
+                                     "POST /v1/jobs/{job_id}/revision"),
+    Row<&JobService::FinishJob>("FinishJob", kOwnJob,
+                                "POST /v1/jobs/{job_id}/finish"),
     // People and programs.
     Row<&AgentService::ListAgents>("ListAgents", kReadByAgents,
                                    "GET /v1/agents?limit&after"),
@@ -136,7 +146,8 @@ constexpr auto kCalls = std::to_array<CallSpec>({
     Row<&UpkeepService::DeleteNetwork>("DeleteNetwork", kAdministrate,
                                        "DELETE /v1/networks/{id}?who&reason"),
     Row<&NetworkService::PutNetwork>(
-        "PutNetwork", kOperate, "PUT /v1/networks/{name}?input_shape", kLong),
+        "PutNetwork", kOperate, "PUT /v1/networks/{name}?input_shape", kLong,
+        /*has_tag=*/false, kNetworkFile),
     Row<&StepService::ListSteps>("ListSteps", kRead,
                                  "GET /v1/steps?limit&after"),
     Row<&StepService::GetStep>("GetStep", kRead, "GET /v1/steps/{id}", kShort,
@@ -144,7 +155,7 @@ constexpr auto kCalls = std::to_array<CallSpec>({
     Row<&UpkeepService::DeleteStep>("DeleteStep", kAdministrate,
                                     "DELETE /v1/steps/{id}?who&reason"),
     Row<&StepService::PutStep>("PutStep", kPlan, "PUT /v1/steps/{name}?who",
-                               kLong),
+                               kLong, /*has_tag=*/false, kJson),
     Row<&MeasuringService::ListProfiles>("ListProfiles", kRead,
                                          "GET /v1/profiles?limit&after"),
     // REST sends all pages at once (rest/server.cc).

@@ -26,8 +26,8 @@ enum class CallSort {
   kHeartbeat,
 };
 
-// What a call answers: a message, or one that is serialised already. Exactly one
-// of both is null.
+// What a call answers: a message, or one that is serialised already. Exactly
+// one of both is null.
 struct Answer {
   std::unique_ptr<google::protobuf::Message> message;
   std::shared_ptr<const std::string> bytes;
@@ -43,6 +43,8 @@ struct CallSpec {
   // the fields of the request that the path and the query give. POST has a body
   // of JSON, and PUT one that is the field `content`.
   std::string_view route;
+  // What the body's Content-Type may be.
+  std::span<const std::string_view> body_types;
   bool has_tag = false;  // REST's answer has an ETag
 
   std::unique_ptr<Message> (*new_request)() = nullptr;

@@ -17,11 +17,7 @@ inline constexpr std::size_t kMaxTextBytes = 4096;
 inline constexpr std::size_t kMaxRankTextBytes = 512;
 // Networks are the largest requests: an ONNX model with its weights.
 inline constexpr int kMaxRequestBytes = 64 << 20;
-// A framework's step as JSON, which takes some 30 times as much in memory; one
-// of 1000 segments and 500 tensors has some 100 kB a batch.
-inline constexpr std::size_t kMaxStepBytes = std::size_t{8} << 20;
-// Batches of a kind in it, and how many steps there are.
-inline constexpr std::size_t kMaxMeasuredSteps = 1024;
+// Steps of frameworks, each of up to kMaxStepBytes (solver/step_file.h).
 inline constexpr std::int64_t kMaxSteps = 10'000;
 // Shapes of inputs that come with one; models have a few inputs.
 inline constexpr int kMaxInputShapes = 64;

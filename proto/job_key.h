@@ -10,7 +10,7 @@
 
 namespace ucudnn {
 
-// The metadata that carries the key.
+// The metadata, and over REST the header, that carries the key.
 inline constexpr char kJobKeyHeader[] = "ucudnn-job-key";
 
 // 32 random bytes in hexadecimal.

@@ -49,8 +49,7 @@ class ShareSearch {
  public:
   explicit ShareSearch(const StepProblem& problem) : problem_(problem) {
     for (const StepKind& kind : problem.kinds) {
-      const BatchSize last = kind.steps.back().batch;
-      most_.push_back(std::min(last, problem.batch));
+      most_.push_back(std::min(kind.steps.back().batch, problem.batch));
     }
     for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
       FillTable(k);
@@ -61,6 +60,7 @@ class ShareSearch {
   }
 
   Result<StepShares> Run() {
+    if (!problem_.shares.empty()) return Given();
     UCUDNN_RETURN_IF_ERROR(PlanLeast());
     std::optional<StepShares> found;
     Nanoseconds bound{0};
@@ -85,14 +85,30 @@ class ShareSearch {
       found->gpus = std::move(even->gpus);
       found->makespan = even->makespan;
     }
-    found->lower_bound = bound;
-    found->cut_off = cut_off_;
-    found->most = most_;
-    return *std::move(found);
+    return Told(*std::move(found), bound);
   }
 
  private:
   using Place = std::pair<std::size_t, BatchSize>;  // kind and batch
+
+  StepShares Told(StepShares shares, Nanoseconds bound) const {
+    shares.lower_bound = bound;
+    shares.cut_off = cut_off_;
+    shares.most = most_;
+    return shares;
+  }
+
+  Result<StepShares> Given() {
+    UCUDNN_RETURN_IF_ERROR(PlanAll(problem_.shares));
+    std::optional<StepShares> shares = SharesOf(problem_.shares);
+    if (!shares) {
+      return Fail(Code::kFailedPrecondition,
+                  "there is no step of one of the shares");
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const auto even, Even());
+    if (even) shares->even = even->makespan;
+    return Told(*shares, shares->makespan);
+  }
 
   bool Stopped() const { return problem_.stop.stop_requested(); }
 
@@ -145,7 +161,27 @@ class ShareSearch {
       table.emplace(batch, gpu);
       if (!fits) unplanned_.emplace(k, batch);
     }
+    AddPasses(kind, &table);
     most_[k] = table.empty() ? BatchSize(0) : table.rbegin()->first;
+  }
+
+  // Shares beyond the largest batch, in the fewest equal passes.
+  void AddPasses(const StepKind& kind,
+                 std::map<BatchSize, GpuStep>* table) const {
+    if (kind.passes < 2 || table->empty()) return;
+    const std::int64_t most = table->rbegin()->first.count();
+    const std::int64_t last =
+        std::min(most * kind.passes, problem_.batch.count());
+    for (std::int64_t batch = most + 1; batch <= last; ++batch) {
+      const std::int64_t passes = (batch + most - 1) / most;
+      const auto pass = table->find(BatchSize(batch / passes));
+      if (batch % passes != 0 || pass == table->end()) continue;
+      GpuStep gpu = pass->second;
+      gpu.batch = BatchSize(batch);
+      gpu.time = gpu.lower_bound = passes * gpu.time;
+      gpu.passes = passes;
+      table->emplace(gpu.batch, gpu);
+    }
   }
 
   // Plans a recorded step, and sets its time; false and nothing in the table
@@ -295,19 +331,24 @@ class ShareSearch {
     }
     std::vector<std::string> kinds;
     for (std::size_t k = 0; k < most_.size(); ++k) {
-      const StepKind& kind = problem_.kinds[k];
-      const bool memory = most_[k] < kind.steps.back().batch;
-      kinds.push_back(fmt::format(
-          "{} of {}", kind.name,
-          memory ? fmt::format("{}, which fit into {}", most_[k].count(),
-                               FormatBytes(kind.memory))
-                 : fmt::format("{}, the largest measured", most_[k].count())));
+      kinds.push_back(fmt::format("{} of {}, {}", problem_.kinds[k].name,
+                                  most_[k].count(), WhyMost(k)));
     }
     error.message = fmt::format(
         "the mini-batch is {}; at most {} is accepted, as there are steps on "
         "{}",
         problem_.batch.count(), sum, fmt::join(kinds, "; on "));
     return error;
+  }
+
+  std::string WhyMost(std::size_t k) const {
+    const StepKind& kind = problem_.kinds[k];
+    if (most_[k] < kind.steps.back().batch) {
+      return fmt::format("which fit into {}", FormatBytes(kind.memory));
+    }
+    if (kind.passes == 0) return "the largest measured";
+    return kind.passes == 1 ? "the largest that fits"
+                            : "the largest in equal passes that fit";
   }
 
   Nanoseconds Bound(const std::vector<BatchSize>& batches) const {
@@ -378,6 +419,11 @@ BatchSize LeastBatch(const StepKind& kind) {
   return kind.least == BatchSize(0) ? first : std::min(kind.least, first);
 }
 
+BatchSize LargestBatch(const StepKind& kind) {
+  const std::int64_t passes = std::max<std::int64_t>(1, kind.passes);
+  return BatchSize(kind.steps.back().batch.count() * passes);
+}
+
 Status CheckStepKind(const StepKind& kind) {
   if (kind.steps.empty()) {
     return Fail(Code::kInvalidArgument,
@@ -396,6 +442,7 @@ Status CheckStepKind(const StepKind& kind) {
       return refuse("either all steps of a kind are recorded, or none");
     }
     if (!step.recorded) continue;
+    if (kind.passes > 1) return refuse("a recorded step is one pass");
     const Result<PlainStep> plain = PlainRecordedStep(*step.recorded);
     if (!plain) return refuse(plain.error().message);
     if (!SameHooks(*first.recorded, *step.recorded)) {
@@ -428,11 +475,36 @@ RecordedStep Between(const RecordedStep& from, const RecordedStep& to,
   return step;
 }
 
+void AddGpu(const StepKind& kind, Bytes memory, StepProblem* problem) {
+  auto place =
+      std::ranges::find_if(problem->kinds, [&](const StepKind& placed) {
+        return placed.name == kind.name && placed.memory == memory;
+      });
+  if (place == problem->kinds.end()) {
+    problem->kinds.push_back(kind);
+    place = std::prev(problem->kinds.end());
+    place->memory = memory;
+  }
+  problem->gpus.push_back(
+      static_cast<std::size_t>(place - problem->kinds.begin()));
+}
+
 Result<StepShares> ShareSteps(const StepProblem& problem) {
   if (problem.batch < BatchSize(1) || problem.gpus.empty()) {
     return Fail(Code::kInvalidArgument,
                 "a mini-batch of {} for {} GPUs; 1 or more of both is accepted",
                 problem.batch.count(), problem.gpus.size());
+  }
+  BatchSize given(0);
+  for (const BatchSize share : problem.shares) given = given + share;
+  if (!problem.shares.empty() &&
+      (problem.shares.size() != problem.gpus.size() ||
+       given != problem.batch)) {
+    return Fail(Code::kInvalidArgument,
+                "{} shares of {} images; one of each of the {} GPUs, {} images "
+                "together, is accepted",
+                problem.shares.size(), given.count(), problem.gpus.size(),
+                problem.batch.count());
   }
   return ShareSearch(problem).Run();
 }

@@ -11,7 +11,7 @@
 // Beyond the last there is none. A recorded step
 // (solver/memory/recorded_step.h) between two others has segments and tensors
 // between theirs, and where memory does not hold all of it takes what its plan
-// does.
+// does. Beyond what memory holds, a share may be several equal passes.
 //
 // Method: exact, with few plans. Recorded steps begin with the sum of their
 // segments, which no plan beats. The best assignment (solver/assign/assign.h)
@@ -48,6 +48,11 @@ struct StepKind {
   std::vector<MeasuredStep> steps;
   // The smallest batch that can be computed; 0: the first of `steps`.
   BatchSize least{0};
+  // Not 0: memory ends at the last of `steps`, and a larger share takes up to
+  // so many equal passes, each of at most what memory holds. Recorded steps are
+  // one pass.
+  std::int64_t passes = 0;
+  std::string fingerprint = {};  // of what was measured, for who puts it
 };
 
 struct StepProblem {
@@ -58,6 +63,8 @@ struct StepProblem {
   // are taken if they are at most 1 % slower, which is less than noise.
   bool all_gpus = false;
   bool recompute = true;  // plans may compute tensors again
+  // Of each GPU, if they are known: only what they take is asked.
+  std::vector<BatchSize> shares = {};
   // Ends the search with the best shares so far.
   std::stop_token stop = {};
 };
@@ -67,6 +74,7 @@ struct GpuStep {
   Nanoseconds time{0};
   Nanoseconds lower_bound{0};  // no plan of the batch takes less
   Bytes peak = {};             // 0: unknown
+  std::int64_t passes = 1;
 
   friend bool operator==(const GpuStep&, const GpuStep&) = default;
 };
@@ -82,8 +90,10 @@ struct StepShares {
   std::vector<BatchSize> most;  // of each kind, as far as is known
 };
 
-// The smallest batch that can be computed.
+// The smallest batch that can be computed, and the largest share, if memory
+// holds it.
 BatchSize LeastBatch(const StepKind& kind);
+BatchSize LargestBatch(const StepKind& kind);
 
 // kInvalidArgument, naming the kind, the value and what is accepted, if a kind
 // contradicts itself.
@@ -94,10 +104,14 @@ Status CheckStepKind(const StepKind& kind);
 RecordedStep Between(const RecordedStep& from, const RecordedStep& to,
                      double part);
 
+// Adds a GPU of a kind that has so much memory.
+void AddGpu(const StepKind& kind, Bytes memory, StepProblem* problem);
+
 // The best shares. `kinds` pass CheckStepKind. Errors: kInvalidArgument if the
-// batch is not positive or there is no GPU; kFailedPrecondition, naming the
-// kind and what would do, if a GPU that must have images can have none, or no
-// shares add up to the batch. Pure and thread-safe.
+// batch is not positive, there is no GPU, or given shares are not those of all
+// GPUs and the batch; kFailedPrecondition, naming the kind and what would do,
+// if a GPU that must have images can have none, no shares add up to the batch,
+// or a GPU has no step of a given share. Pure and thread-safe.
 Result<StepShares> ShareSteps(const StepProblem& problem);
 
 }  // namespace ucudnn

@@ -24,6 +24,7 @@
 #include "client/solve/recorded_step.h"
 #include "client/solve/request.h"
 #include "client/solve/shared_arena.h"
+#include "client/solve/step_shares.h"
 #include "solver/arena/allocation.h"
 #include "solver/joint.h"
 #include "solver/knapsack/wd.h"
@@ -344,6 +345,24 @@ UCUDNN_EXPORT int ucudnn_solve_recorded_step(const char* step, size_t step_size,
                     const RecordedPlan plan,
                     PlanRecordedStep(recorded, parsed.request));
                 return ToJson(plan);
+              });
+}
+
+UCUDNN_EXPORT int ucudnn_solve_step_shares(const char* step, size_t step_size,
+                                           const char* request, char** answer) {
+  using namespace ucudnn;
+  return Call(step, step_size, request, answer,
+              [](std::string_view text, std::string_view asked) -> Answer {
+                // Ranks of a kind may differ.
+                auto known = ParseStep(text, kMaxSharingKinds);
+                if (!known) return Within("step", std::move(known).error());
+                UCUDNN_ASSIGN_OR_RETURN(StepSharesRequest parsed,
+                                        ParseStepSharesRequest(*known, asked));
+                const TimeLimit limit(parsed.time_limit);
+                parsed.problem.stop = limit.token();
+                UCUDNN_ASSIGN_OR_RETURN(const StepShares shares,
+                                        ShareSteps(parsed.problem));
+                return ToJson(parsed.problem, shares);
               });
 }
 

@@ -391,6 +391,8 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
   // By revision and rank.
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
   std::set<std::pair<std::int64_t, std::int64_t>> without_images;
+  // Convolutions bound a step from below; what whole ones took does not.
+  bool bounds = true;
   for (const JobRevisionRecord& record : details.revisions) {
     *job.add_revisions() = ToProto(record);
     if (record.offered == Offered::kToAdopt) {
@@ -403,6 +405,7 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
     UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(*record.plan));
     if (record.revision == details.job.revision) {
       *job.mutable_request() = ucudnn::ToProto(plan.request);
+      bounds = plan.request.step.empty();
     }
     for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
       const std::pair place(record.revision, static_cast<std::int64_t>(r));
@@ -449,8 +452,9 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
         without_images.contains({record.revision, record.rank})) {
       continue;
     }
-    if (const auto drift = Drift(record.rank, history, expected,
-                                 context_.options()->drift_tolerance)) {
+    if (const auto drift =
+            Drift(record.rank, history, bounds ? expected : Nanoseconds(0),
+                  context_.options()->drift_tolerance)) {
       job.add_drift(*drift);
     }
   }

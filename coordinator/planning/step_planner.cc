@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "coordinator/planning/planner.h"
 #include "coordinator/planning/solve_until.h"
-#include "coordinator/steps/step_file.h"
+#include "solver/step_file.h"
 #include "solver/step_shares.h"
 
 namespace ucudnn {
@@ -63,22 +63,12 @@ Result<StepSharing> StepSharingOf(const StepRecord& step,
     }
     UCUDNN_ASSIGN_OR_RETURN(const Bytes memory, MemoryOf(request, r));
     const std::string& kind = request.device_kinds[r];
-    auto place =
-        std::ranges::find_if(problem.kinds, [&](const StepKind& placed) {
-          return placed.name == kind && placed.memory == memory;
-        });
-    if (place == problem.kinds.end()) {
-      problem.kinds.push_back(*std::ranges::find(known, kind, &StepKind::name));
-      place = std::prev(problem.kinds.end());
-      place->memory = memory;
-    }
     sharing.ranks.push_back(r);
-    problem.gpus.push_back(
-        static_cast<std::size_t>(place - problem.kinds.begin()));
+    AddGpu(*std::ranges::find(known, kind, &StepKind::name), memory, &problem);
   }
   std::int64_t times = 0;
   for (const StepKind& kind : problem.kinds) {
-    times += std::min(kind.steps.back().batch, problem.batch).count();
+    times += std::min(LargestBatch(kind), problem.batch).count();
   }
   if (times > kMaxTimes) {
     return Fail(Code::kInvalidArgument,
@@ -111,15 +101,19 @@ std::string WhyShare(const StepProblem& problem, const StepShares& shares,
       slack.count() == 0
           ? "the slowest rank, which the others wait for"
           : fmt::format("ends {} before the slowest rank", HumanTime(slack));
-  if (step.batch == shares.most[problem.gpus[gpu]]) {
+  if (step.passes > 1) {
+    why += fmt::format("; in {} equal passes, as no more fit", step.passes);
+  } else if (step.batch == shares.most[problem.gpus[gpu]]) {
     why += step.batch < kind.steps.back().batch
                ? fmt::format("; all that fit into {}", HumanBytes(kind.memory))
-               : "; no larger batch was measured";
+           : kind.passes > 0 ? "; all that fit"
+                             : "; no larger batch was measured";
   }
+  const BatchSize pass(step.batch.count() / step.passes);
   if (!std::ranges::any_of(kind.steps, [&](const MeasuredStep& measured) {
-        return measured.batch == step.batch;
+        return measured.batch == pass;
       })) {
-    why += step.batch < kind.steps.front().batch
+    why += pass < kind.steps.front().batch
                ? "; as long as the smallest that was measured"
                : "; between two that were measured";
   }

@@ -37,6 +37,7 @@
 #include "coordinator/rest/problem.h"
 #include "coordinator/security/guard.h"
 #include "coordinator/security/openssl.h"
+#include "proto/job_key.h"
 
 namespace ucudnn {
 namespace {
@@ -646,6 +647,7 @@ std::optional<HttpResponse> HttpServer::Server::Refuse(
     request->query = ParseQuery(target.substr(query + 1));
   }
   request->peer.authorization = Text(head[http::field::authorization]);
+  request->peer.job_key = Text(head[kJobKeyHeader]);
   request->if_none_match = Text(head[http::field::if_none_match]);
   const std::string_view host = Text(head[http::field::host]);
   // TLS vouches for the name that a client calls us by.

@@ -245,14 +245,10 @@ class Server final : public RestServer {
   void AddCall(const CallSpec& call) {
     const Route route = ParseRoute(call.route);
     HttpBody body;
-    if (route.method == "POST") {
-      body = {.max_bytes = kMaxJsonBytes, .types = {"application/json"}};
-    } else if (route.method == "PUT") {
-      body = {.max_bytes = kMaxRequestBytes,
-              .types = {"text/csv", "application/json",
-                        "application/octet-stream"}};
-    }
-    if (!body.types.empty()) {
+    if (!call.body_types.empty()) {
+      body.max_bytes =
+          route.method == "PUT" ? std::size_t{kMaxRequestBytes} : kMaxJsonBytes;
+      body.types.assign(call.body_types.begin(), call.body_types.end());
       body.admit = [this, &call](const HttpRequest& request) {
         return dispatcher_.Authenticate(request.peer, call);
       };

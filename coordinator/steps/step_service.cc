@@ -8,7 +8,7 @@
 #include "coordinator/networks/stored_network.h"
 #include "coordinator/page.h"
 #include "coordinator/request_check.h"
-#include "coordinator/steps/step_file.h"
+#include "solver/step_file.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
 namespace ucudnn {
@@ -22,6 +22,8 @@ v1::Step OutlineOf(const std::vector<StepKind>& kinds) {
     added.set_device_kind(kind.name);
     added.set_recorded(kind.steps.front().recorded.has_value());
     added.set_least_batch(LeastBatch(kind).count());
+    added.set_passes(kind.passes);
+    added.set_fingerprint(kind.fingerprint);
     for (const MeasuredStep& step : kind.steps) {
       v1::MeasuredStep& measured = *added.add_steps();
       // It was checked.

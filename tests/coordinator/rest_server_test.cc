@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/service/clock.h"
@@ -20,6 +21,7 @@
 #include "coordinator/metrics.h"
 #include "coordinator/rest/page.h"
 #include "coordinator/rest/server.h"
+#include "proto/job_key.h"
 #include "tests/coordinator/break_listener.h"
 #include "tests/support/certificates.h"
 #include "tests/support/process.h"
@@ -210,9 +212,21 @@ TEST_F(RestServerTest, RefusesBodiesByTheirHeads) {
               ElementsAre("404"));
   EXPECT_THAT(refused("PATCH /v1/networks/a", csv + "Content-Length: 9\r\n"),
               ElementsAre("405"));
-  EXPECT_THAT(refused("PUT /v1/networks/a",
-                      "Content-Type: text/plain\r\nContent-Length: 9\r\n"),
+  EXPECT_THAT(refused("PUT /v1/networks/a", json + "Content-Length: 9\r\n"),
               ElementsAre("415"));
+}
+
+TEST_F(RestServerTest, NamesTheTypesOfBodiesThatACallTakes) {
+  httplib::Client http("127.0.0.1", server_->port());
+  const auto network = http.Put("/v1/networks/a", "{}", "application/json");
+  ASSERT_TRUE(network);
+  EXPECT_EQ(network->status, 415);
+  EXPECT_THAT(network->body,
+              HasSubstr("text/csv or application/octet-stream is accepted"));
+  const auto step = http.Put("/v1/steps/a", "{}", "text/csv");
+  ASSERT_TRUE(step);
+  EXPECT_EQ(step->status, 415);
+  EXPECT_THAT(step->body, HasSubstr("application/json is accepted"));
 }
 
 // Browsers send a token that they know with the requests of any site's page;
@@ -303,6 +317,40 @@ TEST_F(RestOverTlsTest, AnswersByCertificateOrToken) {
   EXPECT_EQ(Get(*stranger, "/v1/status",
                 {httplib::make_basic_authentication_header(token, "x")}),
             401);
+}
+
+TEST_F(RestOverTlsTest, TakesTheCallsOfAJobWithItsKeyAlone) {
+  const auto job = Client(certificates_.Issue(Role::kJob, "j"));
+  const auto alice = Client(certificates_.Issue(Role::kOperator, "alice"));
+  const std::string key = NewJobKey();
+  const std::string path = "/v1/jobs/" + JobIdOf(key);
+  const std::vector<std::pair<std::string, std::string>> calls = {
+      {"/v1/jobs",
+       R"({"ranks": [{"rank": 0}], "job_id": ")" + JobIdOf(key) + "\"}"},
+      {path + "/steps",
+       R"({"batches": [{"revision": 1, "step_us": [20, 21.5]}]})"},
+      {path + "/revision", R"({"revision": 1})"},
+      {path + "/finish", "{}"},
+  };
+  const auto post = [](httplib::SSLClient& client, const auto& call,
+                       const httplib::Headers& headers) {
+    const auto answer = client.Post(call.first.c_str(), headers, call.second,
+                                    "application/json");
+    return answer ? answer->status : 0;
+  };
+  const httplib::Headers own = {{kJobKeyHeader, key}};
+  for (const auto& call : calls) {
+    EXPECT_EQ(post(*job, call, {}), 403) << call.first;
+    EXPECT_EQ(post(*job, call, {{kJobKeyHeader, NewJobKey()}}), 403);
+    EXPECT_EQ(post(*alice, call, own), 403) << call.first;
+    EXPECT_EQ(post(*job, call, own), 200) << call.first;
+  }
+  // A repeated report counts once.
+  EXPECT_EQ(post(*job, calls[1], own), 200);
+  const auto rank = job->Get(path + "/ranks/0");
+  ASSERT_TRUE(rank);
+  EXPECT_THAT(rank->body, HasSubstr("\"count\": 2,"));
+  EXPECT_THAT(rank->body, HasSubstr("21.5"));
 }
 
 TEST_F(RestOverTlsTest, RefusesExpiredForeignAndPlaintextClients) {

@@ -111,8 +111,8 @@ class Rank:
             seconds=time.monotonic() - begun, batches=shares.batches,
             predicted_ms=shares.predicted_ms, bound_ms=shares.bound_ms,
             reasons=shares.reasons, ranks_ms=[share.ms for share in own],
-            tables=[t._measured.ms for t in shares._source._tables],
-            largest=[t._measured.largest for t in shares._source._tables])
+            tables=[t.ms for t in shares._source._steps.ranks],
+            largest=[t.largest for t in shares._source._steps.ranks])
         write(self.told, self.told["path"])
         ddp = shares.attach(DistributedDataParallel(shares.model), loss="images")
         self.train(ddp, shares.batch, shares.model)

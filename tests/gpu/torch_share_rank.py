@@ -176,7 +176,7 @@ def slices(rank, told, network, precision, batch):
         batch=batch, planned=shares.batches, predicted_ms=shares.predicted_ms,
         even_predicted_ms=shares.even_ms, reasons=shares.reasons,
         planning_s=time.monotonic() - begun, calls=calls[0])
-    measured = shares._source._tables[rank]._measured
+    measured = shares._source._steps.ranks[rank]
     told["alone_ms"] = measured.ms
     again = swept(job, batch, control, told)
     planned_job = Job(network, precision, batch)

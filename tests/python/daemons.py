@@ -17,7 +17,8 @@ NETWORK = DATA / "networks/alexnet_torchvision.csv"
 class Daemon:
     """A coordinator, and the command against it."""
 
-    def __init__(self, ports, environment):
+    def __init__(self, ports, environment, process):
+        self.process = process
         self.grpc = f"127.0.0.1:{ports['grpc_port']}"
         self.rest = f"127.0.0.1:{ports['http_port']}"
         self._environment = environment
@@ -31,6 +32,10 @@ class Daemon:
         )  # fmt: skip
         return done.stdout
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def import_alexnet(self, kind=KINDS[0]):
         self.command("networks", "put", "alexnet", NETWORK)
         self.command(
@@ -41,16 +46,19 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def coordinator(folder, *options, **environment):
+def coordinator(folder, *options, http="127.0.0.1:0", **environment):
     """Runs one until the block ends; `environment` is the command's."""
     ready = folder / "ready"
+    ready.unlink(missing_ok=True)
     with running(
-        "ucudnn-coord", "serve", "--listen", "127.0.0.1:0", "--http",
-        "127.0.0.1:0", "--database", f"sqlite://{folder}/c.db", "--create",
-        "--ready-file", ready, *options,
-    ) as daemon:  # fmt: skip
-        wait_for(lambda: ready.exists(), daemon)
-        yield Daemon(json.loads(ready.read_text()), {**os.environ, **environment})
+        "ucudnn-coord", "serve", "--listen", "127.0.0.1:0", "--http", http,
+        "--database", f"sqlite://{folder}/c.db", "--create", "--ready-file",
+        ready, *options,
+    ) as process:  # fmt: skip
+        wait_for(lambda: ready.exists(), process)
+        yield Daemon(
+            json.loads(ready.read_text()), {**os.environ, **environment}, process
+        )
 
 
 @contextlib.contextmanager

@@ -63,3 +63,27 @@ def test_names_fields_and_the_least_budget():
         ucudnn.solve_recorded_step(step, "16KiB")
     with pytest.raises(ucudnn.InvalidArgument, match="budget_bytes"):
         ucudnn.solve_recorded_step(STEP, 1 << 47)
+
+
+def test_shares_by_whole_steps(tmp_path):
+    kinds = [
+        {"device_kind": "a", "steps": [{"batch": b, "time_us": 10.0 * b} for b in (1, 9)]},
+        {"device_kind": "b", "passes": 3, "steps": [{"batch": 2, "time_us": 10.0}]},
+        {"device_kind": "r", "steps": [{"batch": 1, "recorded": STEP}]},
+    ]  # fmt: skip
+    path = tmp_path / "step.json"
+    path.write_text(json.dumps({"kinds": kinds}))
+    for step in (path, {"kinds": kinds}):
+        told = ucudnn.solve_step_shares(step, 9, ["a", "b"])
+        assert [(r.batch, r.passes, r.most) for r in told.ranks] == [(3, 1, 9), (6, 3, 6)]
+        assert told.time_us == told.lower_bound_us == 30.0 and told.even_us == 50.0
+    given = ucudnn.solve_step_shares(path, 9, ["a", "b"], shares=[5, 4])
+    assert [rank.time_us for rank in given.ranks] == [50.0, 20.0]
+    even = ucudnn.solve_step_shares(path, 8, ["a", "a"], all_ranks=True)
+    assert [rank.batch for rank in even.ranks] == [4, 4]
+    taped = ucudnn.solve_step_shares(path, 1, ["r"], budgets=["8KiB"])
+    assert taped.time_us == ucudnn.solve_recorded_step(STEP, "8KiB").time_us
+    with pytest.raises(ucudnn.NoPlan, match="at most 15 is accepted"):
+        ucudnn.solve_step_shares(path, 20, ["a", "b"])
+    with pytest.raises(ucudnn.InvalidArgument, match=r"device_kinds\[0\]"):
+        ucudnn.solve_step_shares(path, 1, ["z"])

@@ -23,6 +23,11 @@ def client(daemon):
     return Rest(f"http://{daemon.rest}")
 
 
+@pytest.fixture(name="cluster")
+def connected(daemon):
+    return ucudnn.connect(daemon.rest)
+
+
 def content(**kinds):
     """Of {batch: (microseconds, peak)} by kind."""
     return json.dumps(
@@ -71,7 +76,7 @@ def least_time(batch, kinds, times, budgets, all_ranks):
     return min(slowest, default=None)
 
 
-def test_plans_are_as_fast_as_any_shares(rest):
+def test_plans_are_as_fast_as_any_shares(rest, cluster):
     draw = random.Random(1)
     planned = 0
     for trial in range(40):
@@ -86,7 +91,7 @@ def test_plans_are_as_fast_as_any_shares(rest):
         budgets = [draw.choice([0, 60, 90]) for _ in kinds]
         all_ranks = draw.random() < 0.5
         batch = draw.randint(3, 12)
-        rest.put(path_of("steps", "drawn"), content(**times))
+        cluster.put_step("drawn", content(**times))
         request = {
             "step": "drawn", "batch": batch, "device_kinds": kinds,
             "all_ranks": all_ranks, "memory": {"rank_budget_bytes": budgets},
@@ -137,15 +142,17 @@ def test_the_command_puts_shows_plans_and_removes(daemon, tmp_path):
     assert "step resnet" in daemon.command("show", "plan", plan["id"])
 
 
-def test_new_content_gives_a_new_plan(rest):
+def test_new_content_gives_a_new_plan(rest, cluster):
     request = {"step": "moved", "batch": 8, "device_kinds": ["a", "b"]}
-    put = path_of("steps", "moved")
-    assert rest.put(put, content(a={1: (10, 0), 8: (80, 0)}, b={1: (10, 0), 8: (80, 0)}))[
-        "revision"
-    ] == 1
+    put = cluster.put_step(
+        "moved", content(a={1: (10, 0), 8: (80, 0)}, b={1: (10, 0), 8: (80, 0)})
+    )
+    assert put.revision == 1
     before = rest.post(path_of("plans"), request)
     assert rest.post(path_of("plans"), request)["id"] == before["id"]
-    rest.put(put, content(a={1: (10, 0), 8: (80, 0)}, b={1: (30, 0), 8: (240, 0)}))
+    cluster.put_step(
+        "moved", content(a={1: (10, 0), 8: (80, 0)}, b={1: (30, 0), 8: (240, 0)})
+    )
     after = rest.post(path_of("plans"), request)
     assert [rank["batch"] for rank in before["ranks"]] == [4, 4]
     assert [rank["batch"] for rank in after["ranks"]] == [6, 2]
@@ -166,12 +173,12 @@ def recorded(batch):
     return {"segments": segments, "tensors": tensors, "link": link}
 
 
-def test_recorded_steps_follow_their_budget(rest):
+def test_recorded_steps_follow_their_budget(rest, cluster):
     kind = {
         "device_kind": "a",
         "steps": [{"batch": b, "recorded": recorded(b)} for b in (1, 8)],
     }
-    rest.put(path_of("steps", "taped"), json.dumps({"kinds": [kind]}).encode())
+    cluster.put_step("taped", {"kinds": [kind]})
     seen = []
     for budget in (0, 16 << 10):
         plan = rest.post(
@@ -187,10 +194,10 @@ def test_recorded_steps_follow_their_budget(rest):
     assert seen[0] < seen[1]
 
 
-def test_bad_steps_are_refused_by_name(rest, daemon, tmp_path):
+def test_bad_steps_are_refused_by_name(rest, cluster, daemon):
     def refused(body, match):
         with pytest.raises(ucudnn.InvalidArgument, match=match):
-            rest.put(path_of("steps", "bad"), body)
+            cluster.put_step("bad", body)
 
     refused(b"{}", "bad: kinds is missing")
     refused(content(), "1 to 64 are accepted")
@@ -198,7 +205,7 @@ def test_bad_steps_are_refused_by_name(rest, daemon, tmp_path):
     refused(content(a={2: (1, 0), 1: (1, 0)}), "rising batches are accepted")
     with pytest.raises(ucudnn.NotFound):
         rest.post(path_of("plans"), {"step": "none", "batch": 1})
-    rest.put(path_of("steps", "small"), content(a={1: (1, 0), 4: (4, 0)}))
+    cluster.put_step("small", content(a={1: (1, 0), 4: (4, 0)}))
     for extra, match in (
         ({"layout": "NHWC"}, "layout is given with step 'small'"),
         ({"device_kinds": ["z"]}, r"device_kinds\[0\] is 'z'"),
@@ -209,3 +216,29 @@ def test_bad_steps_are_refused_by_name(rest, daemon, tmp_path):
         rest.post(path_of("plans"), {"step": "small", "batch": 9})
     with pytest.raises(subprocess.CalledProcessError):
         daemon.command("plan", "--network", "n", "--batch", 1)
+
+
+def test_python_puts_lists_plans_and_removes(cluster, tmp_path):
+    file = tmp_path / "step.json"
+    file.write_bytes(content(fast={4: (40, 1 << 28), 16: (160, 1 << 30)}, slow={2: (40, 0), 16: (320, 0)}))
+    put = cluster.put_step("net", file)
+    assert put == cluster.step("net") and put.kinds[0].steps[1].peak_bytes == 1 << 30
+    assert "Step net, revision 1: 2 kinds" in repr(put) and "1 GiB" in repr(put)
+    assert "net" in [step.name for step in cluster.steps()]
+    kinds = ["fast", "slow"]
+    plan = cluster.make_plan(step="net", batch=12, device_kinds=kinds, all_ranks=True)
+    assert [rank.batch for rank in plan.ranks] == [8, 4]
+    assert plan.request.step == "net" and plan.request.all_ranks
+    assert repr(plan).startswith(f"JobPlan {plan.id}: net, batch 12, whole steps")
+    tight = cluster.make_plan(
+        step="net", batch=12, device_kinds=kinds, memory_budgets=["400MiB", "8GiB"]
+    )
+    assert tight.request.memory.rank_budget_bytes == [400 << 20, 8 << 30]
+    assert tight.predicted_us > plan.predicted_us
+    with pytest.raises(ucudnn.InvalidArgument, match="one is accepted"):
+        cluster.make_plan(
+            step="net", batch=12, memory=ucudnn.MemoryRequest(), memory_budgets=[1]
+        )
+    cluster.delete_step("net", reason="done")
+    with pytest.raises(ucudnn.NotFound, match="net"):
+        cluster.step("net")

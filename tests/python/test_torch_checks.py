@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader
 from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.planning import RankShare, SharePlan
 from ucudnn.torch.parallel.shares import Shares
-from ucudnn.torch.parallel.sources import FixedSource
 
 
 class FullyShardedDataParallel(torch.nn.Module):
@@ -54,7 +53,7 @@ def test_refuses_passes_that_a_cuda_graph_captures(monkeypatch):
 
 def shares_of(batch):
     plan = SharePlan([RankShare(batch, 0, 1, None)], None, None, [])
-    return Shares(SimpleNamespace(rank=0), None, FixedSource(plan))
+    return Shares(SimpleNamespace(rank=0), None, SimpleNamespace(plan=lambda: plan))
 
 
 def test_accepts_a_loader_of_the_share():

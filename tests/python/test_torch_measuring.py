@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import ucudnn
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.measuring import Measuring, starting_batches
 from ucudnn.torch.profiling import StepProfile
@@ -43,7 +44,7 @@ def planned(ms, batch, others, fits=10**9, **options):
     device = SimpleNamespace(kind="here", device=torch.device("cpu"))
     step = options.pop("step", lambda b: None)
     job = Measuring(Alone(others), device, profile, name="step", **options)
-    plan = job.plan(batch, idle=False)
+    plan = job.plan(batch)
     return [rank.batch for rank in plan.ranks], plan.predicted_ms, seen
 
 
@@ -88,12 +89,27 @@ def test_looks_beyond_the_even_share_before_it_gives_up():
     assert shares == [98, 30]
 
 
+def test_measures_no_more_where_a_rank_holds_no_image():
+    nothing, seen = StepProfile("there", {}, 0), []
+    with pytest.raises(ucudnn.NoPlan, match="rank 1 .there.: not one image fits"):
+        planned(float, 128, [nothing], step=seen.append)
+    assert seen == [8, 16, 32, 64]
+
+
 def test_gives_a_slow_rank_less_than_the_first_batches():
     shares, _, seen = planned(
         lambda b: 100.0 * b, 64, [slow(float)]
     )
     assert shares == [1, 63]
     assert 1 in seen
+
+
+def test_measures_nothing_that_others_measured():
+    theirs = StepProfile("here", {b: float(b) for b in (16, 32, 64, 128)})
+    shares, _, seen = planned(
+        lambda b: b, 256, [theirs], known={"here": theirs}
+    )
+    assert shares == [128, 128] and not seen
 
 
 def test_gives_two_images_where_one_cannot_be_computed(tmp_path):

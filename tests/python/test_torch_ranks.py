@@ -137,7 +137,28 @@ def test_measured_once_and_cached(told):
     assert first["same"]
     assert "from the cache" in first["reasons"][-1]
     assert first["changed"] == 0 and first["state"] == 0
-    assert len(first["files"]) == 1
+    times, exchange = first["files"]
+    assert exchange.startswith("exchange-over-gloo")
+
+
+def test_predicts_the_exchange(told):
+    for rank in told:
+        assert rank["batches"] == [6, 2]
+        # The ranks' 6 ms, and the longest that a rank measured.
+        assert rank["predicted_ms"] == pytest.approx(8.0)
+        assert rank["even_ms"] == pytest.approx(14.0)
+        # Once, for shares that are unlike.
+        assert rank["asked"] == [[[66], 0, True]]
+        assert rank["again_ms"] == pytest.approx(8.0)
+        assert rank["later_ms"] == pytest.approx(4.0 + 2.0)
+
+
+def test_measures_the_exchange_of_gradients_and_buffers(told):
+    for rank in told:
+        assert rank["all_ms"] > 0 and rank["last_ms"] > 0
+        assert rank["unchanged"] and rank["nothing"] == [0.0, 0.0]
+        # By bytes: at first some, then as many as there are together.
+        assert rank["buckets"] == [1_200_000, 28_000_000, 1_200_040]
 
 
 def test_fails_on_all_ranks(told):
@@ -149,7 +170,7 @@ def test_fails_on_all_ranks(told):
 
 def test_too_large_a_batch(told):
     for rank in told:
-        assert "batch: 8; at most 6 is accepted" in rank
+        assert "the mini-batch is 8; at most 6 is accepted" in rank
         assert rank.startswith("NoPlan")
 
 

@@ -49,8 +49,8 @@ def test_a_budget_that_holds_no_image(told):
 
 def test_a_mini_batch_that_no_memory_holds(told):
     for rank in told:
-        assert "share: batch: 24; at most 10 is accepted" in rank
-        assert rank.startswith("NoPlan") and "(rank 0: 5, rank 1: 5)" in rank
+        assert "the mini-batch is 24; at most 10 is accepted" in rank
+        assert rank.startswith("NoPlan") and "of 5, the largest that fits" in rank
 
 
 def test_a_rank_that_fails(told):
@@ -126,6 +126,35 @@ def test_more_budget_is_never_slower():
         assert all(more <= less * 1.0001 for less, more in zip(times, times[1:]))
         assert times[0] > times[-1] == step.plain().us
         assert all(plan.bound_us <= plan.predicted.us * 1.0001 for plan in plans)
+
+
+def test_records_the_smallest_and_the_largest_batch_alone(monkeypatch):
+    recorded, measured = [], []
+    record, measure = PlannedSteps._record, PlannedSteps._measure
+
+    def recorded_step(self, batch):
+        recorded.append(batch)
+        return record(self, batch)
+
+    def measured_step(self, batch):
+        measured.append(batch)
+        return measure(self, batch)
+
+    monkeypatch.setattr(PlannedSteps, "_record", recorded_step)
+    monkeypatch.setattr(PlannedSteps, "_measure", measured_step)
+    x, y = images(16)
+    steps = PlannedSteps(
+        Cnn(), lambda bare, batch: bare(x[:batch], y[:batch]), None, (), None,
+        find_device("cpu", "kind"), 16, {"compiler": "aot_eager"},
+    )  # fmt: skip
+    for batches in ([4, 8], [6], [12, 16]):
+        assert steps.profile(batches).ms.keys() >= {*batches}
+    assert recorded == [4, 16]
+    steps.profile([2])
+    assert recorded == [4, 16, 2]
+    # A batch that was measured is not measured again.
+    first = steps.tried(8)
+    assert steps.tried(8) == first and measured == [8]
 
 
 def test_as_many_images_fit_as_the_least_budgets_say():

@@ -33,7 +33,10 @@ from torch_rank import (
 
 import ucudnn
 import ucudnn.torch
+from ucudnn.torch.parallel import exchange
 from ucudnn.torch.parallel.cache import StepCache
+from ucudnn.torch.parallel.exchange import Exchange
+from ucudnn.torch.parallel.ranks import Ranks
 
 FILES = itertools.count()
 
@@ -452,6 +455,62 @@ def measured_once_and_cached():
     }
 
 
+def predicts_the_exchange():
+    folder = FOLDER / f"cache{next(FILES)}"
+    cache = StepCache(folder)
+    model = network()
+    asked = []
+
+    def measured(group, gradients, buffers, device, unlike):
+        asked.append([[g.numel() for g in gradients], len(buffers), unlike])
+        return Exchange(all_ms=3.0 + RANK, last_ms=1.0 + RANK)
+
+    def step(b):
+        return model, 1 / 0
+
+    def shared_by_step():
+        return ucudnn.torch.share(
+            BATCH, step=step, name="step", kind=KIND, cache_dir=folder
+        )
+
+    for kind, times in TIMES.items():
+        ms = {b: b * times[1] for b in range(1, 9)}
+        cache.write("step", ucudnn.torch.StepProfile(kind, ms))
+    exchange.measure, measure = measured, exchange.measure
+    try:
+        first, again = shared_by_step(), shared_by_step()
+    finally:
+        exchange.measure = measure
+    told = {
+        "batches": first.batches, "predicted_ms": first.predicted_ms,
+        "even_ms": first.even_ms, "asked": asked, "again_ms": again.predicted_ms,
+    }  # fmt: skip
+    for step in range(60):
+        first.report(6.0 if RANK == 0 or step < 25 else 2.0)
+    first.refresh()
+    return {**told, "later_ms": first.predicted_ms}
+
+
+def measures_the_exchange_of_gradients_and_buffers():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    model[1].running_mean += RANK
+    before = [t.clone() for t in model.state_dict().values()]
+
+    def measured(modules):
+        return exchange.exchange_of(
+            Ranks(None), ["a", "b"], modules, torch.device("cpu"), True, StepCache(""), ""
+        )
+
+    told, nothing = measured([model, model[0]]), measured([object()])
+    large = [torch.zeros(n) for n in (300_000, 7_000_000, 10, 300_000)]
+    return {
+        "all_ms": told.all_ms, "last_ms": told.last_ms,
+        "unchanged": difference(before, model.state_dict().values()) == 0,
+        "nothing": [nothing.all_ms, nothing.last_ms],
+        "buckets": [4 * size for _, size in exchange._buckets(large)],
+    }  # fmt: skip
+
+
 def fails_on_all_ranks():
     def step(b):
         if KIND == "slow":
@@ -571,6 +630,8 @@ SCENARIOS = [
     infinite_gradients_of_no_weight,
     means_and_counts,
     measured_once_and_cached,
+    predicts_the_exchange,
+    measures_the_exchange_of_gradients_and_buffers,
     fails_on_all_ranks,
     too_large_a_batch,
     refuses_unlike_arguments,

@@ -37,8 +37,7 @@ using TimeOf =
     std::function<std::optional<std::int64_t>(const StepKind&, std::int64_t)>;
 
 // Straight from the header's words, by doubles.
-std::optional<std::int64_t> MeasuredTime(const StepKind& kind,
-                                         std::int64_t batch) {
+std::optional<std::int64_t> PassTime(const StepKind& kind, std::int64_t batch) {
   const auto least =
       std::min(kind.steps.front().batch.count(),
                kind.least.count() == 0 ? kind.steps.front().batch.count()
@@ -63,6 +62,25 @@ std::optional<std::int64_t> MeasuredTime(const StepKind& kind,
     return time;
   }
   return std::nullopt;
+}
+
+// The largest batch of one pass that memory holds.
+std::int64_t Most(const StepKind& kind) {
+  std::int64_t most = 0;
+  for (std::int64_t b = 1; b <= kind.steps.back().batch.count(); ++b) {
+    if (PassTime(kind, b)) most = b;
+  }
+  return most;
+}
+
+std::optional<std::int64_t> MeasuredTime(const StepKind& kind,
+                                         std::int64_t batch) {
+  const std::int64_t most = Most(kind);
+  if (batch <= most || most == 0) return PassTime(kind, batch);
+  const std::int64_t passes = (batch + most - 1) / most;
+  if (passes > kind.passes || batch % passes != 0) return std::nullopt;
+  const auto pass = PassTime(kind, batch / passes);
+  return pass ? std::optional(passes * *pass) : std::nullopt;
 }
 
 std::optional<std::int64_t> PlannedTime(const StepKind& kind,
@@ -129,10 +147,12 @@ StepProblem DrawnProblem(std::mt19937& random) {
     for (std::int64_t i = draw(1, 4); i > 0; --i) {
       batch += draw(1, 4);
       kind.steps.push_back(
+          // Which may fall with the batch.
           At(batch, 100 * batch + draw(0, 500), 10 * batch + draw(0, 20)));
     }
     if (draw(0, 1) == 1) kind.memory = Bytes(draw(30, 160));
     if (draw(0, 2) == 0) kind.least = BatchSize(1);
+    if (draw(0, 1) == 1) kind.passes = draw(1, 4);
   }
   for (std::int64_t g = draw(1, 3); g > 0; --g) {
     problem.gpus.push_back(
@@ -144,6 +164,7 @@ StepProblem DrawnProblem(std::mt19937& random) {
 TEST(StepSharesTest, IsAsFastAsTheBestOfAllShares) {
   std::mt19937 random(1);
   int solved = 0;
+  bool several = false;
   for (int trial = 0; trial < Trials(3000); ++trial) {
     const StepProblem problem = DrawnProblem(random);
     const auto best = BruteForce(problem, MeasuredTime);
@@ -165,14 +186,25 @@ TEST(StepSharesTest, IsAsFastAsTheBestOfAllShares) {
       const StepKind& kind = problem.kinds[problem.gpus[g]];
       ASSERT_EQ(gpu.time.count(), MeasuredTime(kind, gpu.batch.count()));
       ASSERT_LE(gpu.peak, kind.memory);
+      ASSERT_EQ(gpu.batch.count() % gpu.passes, 0);
+      ASSERT_LE(gpu.batch.count() / gpu.passes, Most(kind));
+      several = several || gpu.passes > 1;
       slowest = std::max(slowest, gpu.time.count());
     }
     ASSERT_EQ(sum, problem.batch.count());
     ASSERT_EQ(slowest, shares->makespan.count());
+    StepProblem given = problem;
+    for (const GpuStep& gpu : shares->gpus) given.shares.push_back(gpu.batch);
+    const auto told = ShareSteps(given);
+    ASSERT_TRUE(told) << trial;
+    ASSERT_EQ(told->gpus, shares->gpus) << trial;
+    ASSERT_EQ(told->makespan, shares->makespan) << trial;
+    ASSERT_EQ(told->even, shares->even) << trial;
     // Even shares may take 1 % longer where every GPU gets images.
     ASSERT_LE(slowest * 99, *best * (problem.all_gpus ? 100 : 99)) << trial;
   }
   EXPECT_GT(solved, Trials(1000));
+  EXPECT_TRUE(several);
 }
 
 // A chain of layers of which each saves a tensor that the backward pass needs
@@ -275,6 +307,15 @@ TEST(StepSharesTest, SaysWhatWouldDo) {
             "the mini-batch is 20; at most 14 is accepted, as there are steps "
             "on small of 5, which fit into 250; on K of 4, the largest "
             "measured");
+  problem.kinds[1].passes = 1;
+  EXPECT_THAT(error_of(problem), HasSubstr("on K of 4, the largest that fits"));
+  problem.shares = {BatchSize(20), BatchSize(0)};
+  EXPECT_EQ(error_of(problem),
+            "2 shares of 20 images; one of each of the 3 GPUs, 20 images "
+            "together, is accepted");
+  problem.shares.emplace_back(0);
+  EXPECT_EQ(error_of(problem), "there is no step of one of the shares");
+  problem.shares.clear();
   problem.all_gpus = true;
   problem.batch = BatchSize(7);
   EXPECT_EQ(error_of(problem),
@@ -300,6 +341,9 @@ TEST(StepSharesTest, RefusesWhatContradictsItself) {
             "K: batch 2: rising batches are accepted");
   EXPECT_THAT(error_of(Kind({At(1, 1), Recorded(2, 1)})),
               HasSubstr("either all steps of a kind are recorded, or none"));
+  StepKind passes = Kind({Recorded(1, 1)});
+  passes.passes = 2;
+  EXPECT_EQ(error_of(passes), "K: batch 1: a recorded step is one pass");
   MeasuredStep other = Recorded(2, 1);
   other.recorded = Chain(2, 1, 5);
   EXPECT_THAT(error_of(Kind({Recorded(1, 1), other})),

@@ -237,6 +237,26 @@ int ucudnn_solve_check_memory_plan(const char* plan, size_t plan_size,
 int ucudnn_solve_recorded_step(const char* step, size_t step_size,
                                const char* request, char** answer);
 
+/* Shares a mini-batch among unlike devices by the times of whole training
+ * steps, so that the slowest takes the least time. `step` is what `ucudnn steps
+ * put` takes (docs/steps.md): times and peaks, or recorded steps, by kind and
+ * batch. `request`:
+ *   batch         images; required
+ *   device_kinds  the kind of each device, out of the step's; required
+ *   all_ranks     every device gets images, and even shares are kept unless
+ *                 others are 1 % faster (default: false)
+ *   budget_bytes  of each device, 0 for any; default: as much as is needed
+ *   recompute     recorded steps may compute tensors again (default: true)
+ *   shares        the images of each device: tells what they take
+ *   time_limit_s  default: 60
+ * Answer: {"time_us":...,"lower_bound_us":...,"even_us":...,"cut_off":false,
+ *  "ranks":[{"batch":...,"time_us":...,"lower_bound_us":...,"peak_bytes":...,
+ *   "passes":1,"most":...}]}; even_us is absent where a device cannot have an
+ * even share, peak_bytes is 0 where none is known, `most` is the largest share
+ * that the device can have. Status 9 says what would do. */
+int ucudnn_solve_step_shares(const char* step, size_t step_size,
+                             const char* request, char** answer);
+
 /* Checks a plan in the form of ucudnn_solve_profile_wr and `ucudnn solve -o
  * json`, and returns it in that form without unknown fields. Status 3 if a job
  * could not run it; the text names the field. */

@@ -58,10 +58,14 @@ from ucudnn.plans import (
 from ucudnn.plots import plot_pareto, plot_plan
 from ucudnn.profiles import Buffer, Measurement, Profile, Time, Times
 from ucudnn.recorded_steps import (
+    RankStep,
     RecordedAction,
     RecordedPlan,
+    StepShares,
     solve_recorded_step,
+    solve_step_shares,
 )
+from ucudnn.running import Offer, RankDevice, RunningJob
 from ucudnn.session import Session
 from ucudnn.solve import (
     assign,
@@ -102,13 +106,18 @@ __all__ = [
     "NoPlan",
     "NotAllowed",
     "NotFound",
+    "Offer",
     "PlanRequest",
     "Profile",
+    "RankDevice",
+    "RankStep",
     "RecordedAction",
     "RecordedPlan",
     "ResidentBlock",
+    "RunningJob",
     "Session",
     "Share",
+    "StepShares",
     "TaskPart",
     "Time",
     "Times",
@@ -127,6 +136,7 @@ __all__ = [
     "solve_joint_memory",
     "solve_memory",
     "solve_recorded_step",
+    "solve_step_shares",
     "solve_wd",
     "solve_wr",
     "solve_ws",

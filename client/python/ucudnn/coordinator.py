@@ -12,6 +12,7 @@ from typing import (
     SupportsIndex,
     Type,
     TypeVar,
+    Union,
 )
 
 from ucudnn.cluster import (
@@ -27,7 +28,7 @@ from ucudnn.cluster import (
     ProfileSummary,
     Status,
 )
-from ucudnn.errors import NoPlan
+from ucudnn.errors import Error, InvalidArgument, NoPlan, NotAllowed
 from ucudnn.files import PathLike
 from ucudnn.json_objects import decode, encode
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
@@ -35,7 +36,9 @@ from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Front
 from ucudnn.profiles import Measurement, Profile
 from ucudnn.rest import Rest, path_of
+from ucudnn.running import RankDevice, RunningJob, job_id_of, new_job_key
 from ucudnn.sizes import Size, as_int, parse_size
+from ucudnn.steps import FrameworkStep, StepLike, contents_of
 
 _Object = TypeVar("_Object")
 _POLL_S = 0.5
@@ -123,6 +126,24 @@ class Coordinator:
         registered = self._rest.put(path, contents, input_shape=shapes_of(input_shape))
         return decode(Network, registered, path)
 
+    def steps(self) -> List[FrameworkStep]:
+        return self._all(FrameworkStep, "steps")
+
+    def step(self, name: str) -> FrameworkStep:
+        return self._one(FrameworkStep, path_of("steps", name))
+
+    def put_step(self, name: str, step: StepLike) -> FrameworkStep:
+        """Stores the times or recordings of a framework's step under a name
+        (docs/steps.md): a file, its contents, or a dictionary. The same content
+        again changes nothing; other content replaces it."""
+        path = path_of("steps", name)
+        put = self._rest.put(path, contents_of(step), "application/json")
+        return decode(FrameworkStep, put, path)
+
+    def delete_step(self, name: str, reason: str = "") -> None:
+        """Plans of it stay. Raises NoPlan if a running job needs it."""
+        self._rest.delete(path_of("steps", name), reason=reason)
+
     def profiles(self) -> List[ProfileSummary]:
         """A summary of the measurements of each kind of device."""
         return self._all(ProfileSummary, "profiles")
@@ -182,9 +203,10 @@ class Coordinator:
 
     def make_plan(
         self,
-        network: str,
-        batch: SupportsIndex,
+        network: str = "",
+        batch: SupportsIndex = 0,
         *,
+        step: str = "",
         device_kinds: Sequence[str] = (),
         workspace_limit: Optional[Size] = None,
         total_workspace: Optional[Size] = None,
@@ -195,6 +217,8 @@ class Coordinator:
         layout: Layout = "NCHW",
         exclude_ranks: Sequence[SupportsIndex] = (),
         max_error: float = 0.0,
+        all_ranks: bool = False,
+        memory_budgets: Sequence[Size] = (),
         measure: bool = True,
         timeout: Optional[float] = None,
     ) -> JobPlan:
@@ -208,10 +232,20 @@ class Coordinator:
         rounding explains. The same request over the same measurements gives the
         same plan.
 
+        `step` names a framework's step instead of a network (put_step); with
+        `all_ranks` every rank gets images. `memory_budgets` is short for a
+        `memory` with these alone: one for all ranks, or one for each.
+
         Has measured what is missing first, and waits for it up to `timeout`
         seconds (None: as long as it takes); raises NoPlan then, and goes on
         measuring. Without `measure`, NoPlan is raised if anything is missing.
         """
+        if memory_budgets:
+            if memory is not None:
+                raise InvalidArgument(
+                    "make_plan: memory and memory_budgets are given; one is accepted"
+                )
+            memory = _budgets([parse_size(size) for size in memory_budgets])
         request = PlanRequest(
             network=network,
             batch=as_int(batch),
@@ -225,8 +259,10 @@ class Coordinator:
             exclude_ranks=[as_int(rank) for rank in exclude_ranks],
             concurrent=concurrent,
             max_error=max_error,
+            step=step,
+            all_ranks=all_ranks,
         )
-        if measure:
+        if measure and not step:
             self._await_measurements(encode(request), timeout)
         path = path_of("plans")
         return decode(JobPlan, self._rest.post(path, encode(request)), path)
@@ -247,6 +283,53 @@ class Coordinator:
         return self._one(
             JobRank, path_of("jobs", id, "ranks", str(as_int(rank)))
         )
+
+    def register_job(
+        self,
+        plan: Union[JobPlan, PlanRequest],
+        *,
+        ranks: Sequence[RankDevice] = (),
+        name: str = "",
+        auto_replan: bool = False,
+    ) -> RunningJob:
+        """Registers a job that follows a plan of this coordinator, or one that has
+        no plan for the request, as its rank 0. `ranks` tells where each computes; by
+        default only their kinds are known. With `auto_replan` the job is offered
+        what the coordinator proposes by itself. The other ranks join_job() with its
+        `key`, a secret. If the coordinator is away, the job is registered later.
+        Raises NotAllowed, and InvalidArgument."""
+        made = plan if isinstance(plan, JobPlan) else None
+        request = plan.request if isinstance(plan, JobPlan) else plan
+        places = ranks or [RankDevice(kind) for kind in request.device_kinds]
+        key = new_job_key()
+        job = RunningJob(
+            self._rest,
+            key,
+            0,
+            {
+                "job_id": job_id_of(key),
+                "name": name or request.step or request.network,
+                "request": encode(request),
+                "plan_id": made.id if made else 0,
+                "source": "coordinator" if made else "undivided",
+                "reason": f"plan {made.id} of {self._rest!r}" if made else "",
+                "ranks": [
+                    {"rank": rank, **encode(place)} for rank, place in enumerate(places)
+                ],
+                "auto_replan": auto_replan,
+            },
+        )
+        try:
+            job.register()
+        except (InvalidArgument, NotAllowed):
+            raise
+        except Error:
+            pass  # later, with the first report
+        return job
+
+    def join_job(self, key: str, rank: SupportsIndex) -> RunningJob:
+        """Another rank of the job that rank 0 registered."""
+        return RunningJob(self._rest, key, as_int(rank))
 
     def _one(self, cls: Type[_Object], path: str) -> _Object:
         return decode(cls, self._rest.get(path), path)
@@ -299,6 +382,12 @@ def _without_device(kinds: Sequence[str]) -> str:
     if not kinds:
         return ""
     return f"; no device online is of kind {', '.join(kinds)}"
+
+
+def _budgets(sizes: List[int]) -> MemoryRequest:
+    if len(sizes) == 1:
+        return MemoryRequest(budget_bytes=sizes[0])
+    return MemoryRequest(rank_budget_bytes=sizes)
 
 
 def _bytes(size: Optional[Size]) -> int:

@@ -78,6 +78,7 @@ def _solvers() -> ctypes.CDLL:
         allocation=asked,
         joint_memory=asked,
         recorded_step=asked,
+        step_shares=asked,
         memory=(status, *text, *text, request, answer),
         check_memory_plan=(status, *text, *text, answer),
         read_plan=(status, *text, answer),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import http.client
 import json
 import os
@@ -26,6 +27,8 @@ from ucudnn.files import PathLike
 DEFAULT_PORT = 7461
 _PAGE = 1000  # entries; the most that a coordinator sends at once
 _LOOK_UP = 4.0  # seconds
+_JSON = "application/json"
+_BYTES = "application/octet-stream"
 
 
 class Rest:
@@ -56,6 +59,7 @@ class Rest:
             raise InvalidArgument(f"{address}: https needs ca= or UCUDNN_CA")
         self._tls = _tls(ca, cert, key) if ca else None
         self._token = _token(token_file) if token_file else ""
+        self._job_key = ""
         if self._tls is None and (self._token or cert or key):
             raise InvalidArgument(
                 "a certificate or token without ca= or UCUDNN_CA, which it needs "
@@ -67,15 +71,34 @@ class Rest:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self._port}"
 
+    def within(self, timeout: float) -> Rest:
+        """The same, with answers that may take so many seconds."""
+        other = copy.copy(self)
+        other._timeout = timeout
+        return other
+
+    def for_job(self, key: str) -> Rest:
+        """The same, for the calls of the job with this key, which is shown over TLS
+        only."""
+        other = copy.copy(self)
+        other._job_key = key if self._tls else ""
+        return other
+
     def get(self, path: str, **parameters: Any) -> Dict[str, Any]:
         """The answer to GET; parameters that are None or empty are left out."""
         return self.ask("GET", _with(path, parameters))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Dict[str, Any]:
-        return self.ask("POST", path, json.dumps(body).encode())
+        return self.ask("POST", path, json.dumps(body).encode(), _JSON)
 
-    def put(self, path: str, body: bytes, **parameters: Any) -> Dict[str, Any]:
-        return self.ask("PUT", _with(path, parameters), body)
+    def put(
+        self, path: str, body: bytes, content: str = _BYTES, **parameters: Any
+    ) -> Dict[str, Any]:
+        """`content` is the body's type."""
+        return self.ask("PUT", _with(path, parameters), body, content)
+
+    def delete(self, path: str, **parameters: Any) -> Dict[str, Any]:
+        return self.ask("DELETE", _with(path, parameters))
 
     def entries(self, path: str, **parameters: Any) -> Iterator[Dict[str, Any]]:
         """All entries of a list, page by page."""
@@ -90,18 +113,22 @@ class Rest:
             after = str(entries[-1].get("id", entries[-1].get("name", "")))
 
     def ask(
-        self, method: str, path: str, body: Optional[bytes] = None
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        content: str = "",
     ) -> Dict[str, Any]:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = (
-                "application/octet-stream" if method == "PUT" else "application/json"
-            )
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {
+            "Accept": _JSON,
+            "Content-Type": content,
+            "Authorization": f"Bearer {self._token}" if self._token else "",
+            "ucudnn-job-key": self._job_key,
+        }
+        headers = {name: value for name, value in headers.items() if value}
         connection = self._connection()
         try:
-            _look_up(self._host, self._port)
+            _look_up(self._host, self._port, min(self._timeout, _LOOK_UP))
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             text = response.read()
@@ -135,7 +162,7 @@ class Rest:
         )
 
 
-def _look_up(host: str, port: int) -> None:
+def _look_up(host: str, port: int, within: float) -> None:
     """Raises TimeoutError if no name server answers in time: the system's own wait
     is 10 s for each server and each search domain."""
 
@@ -145,9 +172,9 @@ def _look_up(host: str, port: int) -> None:
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
-    thread.join(_LOOK_UP)
+    thread.join(within)
     if thread.is_alive():
-        raise TimeoutError(f"no name server answers for {host!r} within {_LOOK_UP} s")
+        raise TimeoutError(f"no name server answers for {host!r} within {within} s")
 
 
 def path_of(*parts: str) -> str:

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/planning/planner.h"
-#include "coordinator/steps/step_file.h"
 
 namespace ucudnn {
 namespace step_planner {  // short names that other tests have, too
@@ -123,6 +122,18 @@ TEST(StepPlannerTest, RefusesWhatConcernsConvolutions) {
               HasSubstr("it is accepted with step"));
 }
 
+TEST(StepPlannerTest, SaysWhichSharesTakeSeveralPasses) {
+  StepRecord step = TwoKinds();
+  step.content = R"({"kinds": [{"device_kind": "K", "fingerprint": "f",
+      "passes": 3, "steps": [{"batch": 2, "time_us": 10}]}]})";
+  const auto plan = MakeStepPlan(step, Wanted(4, {"K"}), kLimit);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->predicted, Nanoseconds(20'000));
+  EXPECT_EQ(plan->ranks[0].reason,
+            "the slowest rank, which the others wait for; in 2 equal passes, "
+            "as no more fit");
+}
+
 TEST(StepPlannerTest, DependsOnAllThatMakesIt) {
   const JobRequest request = Wanted(4, {kFast});
   StepRecord other = TwoKinds();
@@ -133,35 +144,6 @@ TEST(StepPlannerTest, DependsOnAllThatMakesIt) {
   all.all_ranks = true;
   EXPECT_NE(StepInputsText(TwoKinds(), all),
             StepInputsText(TwoKinds(), request));
-}
-
-TEST(StepFileTest, NamesWhatIsWrong) {
-  const auto error_of = [](const std::string& content) {
-    const auto kinds = ParseStep(content);
-    return kinds ? "none" : kinds.error().message;
-  };
-  const auto kind = [](const std::string& steps) {
-    return R"({"kinds": [{"device_kind": "K", "steps": [)" + steps + "]}]}";
-  };
-  EXPECT_EQ(error_of(kind(R"({"batch": 1, "time_us": 2.5})")), "none");
-  EXPECT_THAT(error_of("{"), HasSubstr("line 1"));
-  EXPECT_THAT(error_of("{}"), HasSubstr("kinds is missing"));
-  EXPECT_THAT(error_of(R"({"kinds": []})"), HasSubstr("1 to 64 are accepted"));
-  EXPECT_THAT(error_of(kind("")), HasSubstr("no step was measured"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 0, "time_us": 1})")),
-              HasSubstr("kinds[0].steps[0].batch is 0"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1})")),
-              HasSubstr("kinds[0].steps[0].time_us is missing"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "time_us": -1})")),
-              HasSubstr("kinds[0].steps[0].time_us is -1"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "time_us": 1, "recorded": {}})")),
-              HasSubstr("kinds[0].steps[0].time_us is 1; nothing beside"));
-  EXPECT_THAT(error_of(kind(R"({"batch": 1, "recorded": {}})")),
-              HasSubstr("kinds[0].steps[0].recorded.segments is missing"));
-  EXPECT_THAT(error_of(R"({"kinds": [
-      {"device_kind": "K", "steps": [{"batch": 1, "time_us": 1}]},
-      {"device_kind": "K", "steps": [{"batch": 1, "time_us": 1}]}]})"),
-              HasSubstr("kinds[1].device_kind is \"K\"; each kind once"));
 }
 
 }  // namespace

@@ -92,6 +92,25 @@ TEST_F(StepPlansTest, AreReplannedWithTheNewestContent) {
   EXPECT_EQ(coordinator_.jobs.ReplanJob(replan)->predicted_ns(), 160'000);
 }
 
+// Ranks may report less than the whole steps that were put, such as their
+// passes without the optimizer's.
+TEST_F(StepPlansTest, BoundNoStepsOfTheirJobs) {
+  Put(10);
+  Register(coordinator_.plans.CreatePlan(Wanted())->id());
+  v1::ReportStepsRequest report;
+  report.set_job_id("job");
+  v1::StepBatch& batch = *report.add_batches();
+  batch.set_revision(1);
+  for (int step = 0; step < 40; ++step) batch.add_step_ns(30'000);
+  ASSERT_TRUE(coordinator_.jobs.ReportSteps(report));
+  v1::GetRequest get;
+  get.set_id("job");
+  const auto job = coordinator_.jobs.GetJob(get);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->ranks(0).steps(0).predicted_ns(), 40'000);
+  EXPECT_THAT(job->drift(), ::testing::IsEmpty());
+}
+
 TEST_F(StepPlansTest, KeepTheStepWhileAJobRuns) {
   Put(10);
   Register(coordinator_.plans.CreatePlan(Wanted())->id());

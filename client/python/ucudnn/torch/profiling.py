@@ -6,7 +6,7 @@ import contextlib
 import gc
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
@@ -38,6 +38,33 @@ class StepProfile:
     # Of plans within a budget: that, in bytes, and what no plan of the batch beats.
     budget: Optional[int] = None
     bound_ms: Dict[int, float] = field(default_factory=dict)
+    peak: Dict[int, int] = field(default_factory=dict)  # bytes
+
+    @property
+    def times(self) -> Dict[int, float]:
+        """Of the batches that memory holds, by rising batch."""
+        most = self.largest
+        return {b: self.ms[b] for b in sorted(self.ms) if most is None or b <= most}
+
+    @property
+    def most(self) -> int:
+        """The largest batch of one pass; 0 if there is none."""
+        return max(self.times, default=0)
+
+    @property
+    def smallest(self) -> int:
+        return min(self.times, default=1)
+
+    @property
+    def ends(self) -> bool:
+        """Whether memory ends at `most`, rather than the measurements."""
+        return self.largest is not None
+
+    def scaled(self, factor: float) -> StepProfile:
+        """The same, with all times longer by a factor."""
+        times = {b: ms * factor for b, ms in self.ms.items()}
+        bounds = {b: ms * factor for b, ms in self.bound_ms.items()}
+        return replace(self, ms=times, bound_ms=bounds)
 
 
 def profile(

@@ -13,13 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.parallel.batch import images_of
 from ucudnn.torch.parallel.checks import refuse_capture, refuse_join
+from ucudnn.torch.parallel.functions import using_all_parameters
 from ucudnn.torch.parallel.hook import (
     Hook,
     HookState,
     OwnTime,
     narrow,
 )
-from ucudnn.torch.parallel.idle import using_all_parameters
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
 from ucudnn.torch.parallel.planning import RankShare
 from ucudnn.torch.parallel.synchronised import weigh_synchronised

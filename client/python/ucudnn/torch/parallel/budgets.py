@@ -110,9 +110,10 @@ class PlannedSteps:
         with the least budget if it holds none."""
         batches = sorted(batches)
         with self._as_in_training():
-            for batch in (batches[0], max(self._most, batches[0])):
-                if batch not in self._recorded:
-                    self._record(batch)
+            if not self._recorded or batches[0] < min(self._recorded):
+                self._record(batches[0])
+            if max(self._recorded) < self._most:
+                self._record(self._most)
             for batch in batches:
                 if not self._holds(batch):
                     self._bisect(batch)
@@ -122,6 +123,8 @@ class PlannedSteps:
     def tried(self, batch: int) -> StepProfile:
         """As profile, after the steps of a batch were measured, by which all times are
         scaled; or found to need more than the budget, by which fewer images fit."""
+        if batch in self._measured:
+            return self._told()
         with self._as_in_training():
             try:
                 self._measured[batch] = self._measure(batch)
@@ -136,6 +139,7 @@ class PlannedSteps:
     def _told(self) -> StepProfile:
         ms: Dict[int, float] = {}
         bound: Dict[int, float] = {}
+        peak: Dict[int, int] = {}
         for batch, choice in self._choices.items():
             near = min(self._measured, key=lambda b: abs(b - batch), default=None)
             scale = 1e-3
@@ -143,9 +147,11 @@ class PlannedSteps:
                 scale = self._measured[near] / self._choices[near].predicted.us
             ms[batch] = choice.predicted.us * scale
             bound[batch] = min(ms[batch], choice.bound_us * scale)
+            peak[batch] = choice.predicted.peak
         return StepProfile(
-            self._device.kind, ms, self._largest, budget=self._budget, bound_ms=bound
-        )
+            self._device.kind, ms, self._largest, budget=self._budget, bound_ms=bound,
+            peak=peak,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def _as_in_training(self) -> Iterator[None]:

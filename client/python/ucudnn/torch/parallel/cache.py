@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Optional
+from typing import Any, Dict, Optional
 
 from ucudnn.files import PathLike
 from ucudnn.torch.profiling import StepProfile
@@ -36,14 +36,11 @@ class StepCache:
     def read(self, step: str, kind: str) -> StepProfile:
         """What was measured; nothing if there is no such file."""
         nothing = StepProfile(kind)
-        path = self.path(step, kind)
-        if path is None:
-            return nothing
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            told = self.read_json(step, kind)
             times = {int(b): float(ms) for b, ms in told["ms"].items()}
             largest, least = told["largest"], told["least"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return nothing
         valid = all(b > 0 and 0 < ms < float("inf") for b, ms in times.items())
         bounded = largest is None or (isinstance(largest, int) and largest >= 0)
@@ -52,19 +49,26 @@ class StepCache:
         return StepProfile(kind, times, largest, 2 if least == 2 else 1)
 
     def write(self, step: str, measured: StepProfile) -> None:
-        path = self.path(step, measured.kind)
-        if path is None:
-            return
-        text = json.dumps(
-            {
-                "kind": measured.kind,
-                "ms": {str(b): ms for b, ms in sorted(measured.ms.items())},
-                "largest": measured.largest,
-                "least": measured.least,
-            },
-            indent=1,
-        )
-        keep(path, text + "\n")
+        told = {
+            "kind": measured.kind,
+            "ms": {str(b): ms for b, ms in sorted(measured.ms.items())},
+            "largest": measured.largest,
+            "least": measured.least,
+        }
+        self.write_json(step, measured.kind, told)
+
+    def read_json(self, step: str, kind: str) -> Any:
+        """None if there is no such file, or it has none."""
+        path = self.path(step, kind)
+        try:
+            return path and json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def write_json(self, step: str, kind: str, told: Dict[str, Any]) -> None:
+        path = self.path(step, kind)
+        if path is not None:
+            keep(path, json.dumps(told, indent=1) + "\n")
 
 
 def keep(path: Path, text: str) -> None:

@@ -1,73 +1,106 @@
-"""Shares from a coordinator's measurements, over REST."""
+"""What ranks measured of their step, put to a coordinator, and the plan of it."""
 
 from __future__ import annotations
 
-import warnings
-from typing import List, Optional, Sequence, Tuple
+import functools
+from typing import Any, Dict, List, Mapping, Tuple, Union
 
+from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
-from ucudnn.errors import Error, InvalidArgument, NotAllowed
+from ucudnn.errors import Error, InvalidArgument, NotAllowed, NotFound
+from ucudnn.json_objects import encode
 from ucudnn.rest import Rest
-from ucudnn.shown import PREDICTED
-from ucudnn.torch.checks import refuse
-from ucudnn.torch.parallel.planning import RankShare, SharePlan, even_shares
+from ucudnn.torch.parallel.planning import RankSteps
+from ucudnn.torch.profiling import StepProfile
 
 _WITHIN_S = 5.0
+_TRIES = 3  # if other jobs put under the same name meanwhile
+_DRIFTED = " drifted"
 
 
-def kind_of_gpu(url: str, gpu: str) -> str:
-    """The kind of the GPU with this UUID. Raises InvalidArgument if the
-    coordinator knows no such device, Error if it cannot be reached."""
-    devices = _client(url).devices()
-    for device in devices:
-        if gpu and device.id == gpu:
-            return device.kind
-    kinds = sorted({device.kind for device in devices})
-    raise refuse(
-        "share: kind",
-        f"the coordinator knows no device {gpu or 'of this rank'}",
-        f"kind= is accepted, one of {', '.join(map(repr, kinds)) or 'none'}",
-    )
+class PutStep:
+    """A step under a name at a coordinator. Of the kinds that other jobs put, those of
+    the same fingerprint stay."""
+
+    def __init__(self, url: str, name: str, fingerprint: str = "") -> None:
+        self._url, self._name, self._fingerprint = url, name, fingerprint
+
+    @functools.cached_property
+    def cluster(self) -> Coordinator:
+        return Coordinator(Rest(self._url, timeout=_WITHIN_S))
+
+    def known(self) -> Dict[str, StepProfile]:
+        """The times that are there, by kind of device; none if there is no answer."""
+        try:
+            kinds = self._kinds(self._fingerprint)
+        except Error:
+            return {}
+        return {kind["device_kind"]: _profile(kind) for kind in kinds}
+
+    def plan(self, steps: RankSteps, batch: int) -> Union[JobPlan, str]:
+        """Puts the times, and makes the plan; or why there is none. Raises InvalidArgument
+        or NotAllowed as the coordinator says."""
+        if not all(told.times for told in steps.ranks):
+            return "the memory of a rank holds no image, so there are no times of it"
+        try:
+            for _ in range(_TRIES):
+                plan, there = self._plan(steps, batch)
+                if plan is not None and there:
+                    return plan
+            return f"others put other times of {self._name} meanwhile"
+        except (InvalidArgument, NotAllowed):
+            raise
+        except Error as error:
+            return str(error)
+
+    def put_drifted(self, content: Mapping[str, Any]) -> None:
+        """Puts times of which some were not measured, but scaled: no other job takes them
+        for measured ones."""
+        self._put(content, self._fingerprint + _DRIFTED)
+
+    def _plan(self, steps: RankSteps, batch: int) -> Tuple[Any, bool]:
+        """A plan, and whether it is of what this put."""
+        put = self._put(steps.content(), self._fingerprint)
+        budgets = [told.budget or 0 for told in steps.ranks]
+        try:
+            plan = self.cluster.make_plan(
+                step=self._name, batch=batch, device_kinds=steps.kinds(),
+                all_ranks=not steps.idle, memory_budgets=budgets if any(budgets) else (),
+            )  # fmt: skip
+        except InvalidArgument:
+            if self.cluster.step(self._name).revision == put:
+                raise
+            return None, False
+        return plan, plan.network_revision == put
+
+    def _put(self, content: Mapping[str, Any], fingerprint: str) -> int:
+        """Returns the revision."""
+        ours = [{**kind, "fingerprint": fingerprint} for kind in content["kinds"]]
+        names = {kind["device_kind"] for kind in ours}
+        theirs = self._kinds(self._fingerprint, self._fingerprint + _DRIFTED)
+        others = [kind for kind in theirs if kind["device_kind"] not in names]
+        return self.cluster.put_step(self._name, {"kinds": ours + others}).revision
+
+    def _kinds(self, *fingerprints: str) -> List[Dict[str, Any]]:
+        """What is there of these, as it is put."""
+        try:
+            kinds = self.cluster.step(self._name).kinds
+        except NotFound:
+            return []
+        if not self._fingerprint:
+            return []
+        return [
+            {
+                "device_kind": kind.device_kind, "least": kind.least_batch,
+                "fingerprint": kind.fingerprint,
+                **({"passes": kind.passes} if kind.passes else {}),
+                "steps": [encode(step) for step in kind.steps],
+            }
+            for kind in kinds
+            if kind.fingerprint in fingerprints and not kind.recorded
+        ]  # fmt: skip
 
 
-def coordinators_plan(
-    url: str, network: str, batch: int, kinds: List[str]
-) -> SharePlan:
-    """The shares of the coordinator's plan for a registered network. They count
-    convolutions only, not PyTorch's whole step. If the coordinator has no plan or
-    cannot be reached, even shares, with the reason, which is also warned of.
-    Raises InvalidArgument as the coordinator says."""
-    try:
-        plan = _client(url).make_plan(network, batch, device_kinds=kinds, measure=False)
-    except (InvalidArgument, NotAllowed):
-        raise
-    except Error as error:
-        why = f"even shares, because there is no plan: {error}"
-        warnings.warn(f"ucudnn: {why}", stacklevel=2)
-        return _plan(
-            [(images, None) for images in even_shares(batch, len(kinds))], [why]
-        )
-    return _plan(
-        [
-            (rank.batch, rank.workspace and rank.workspace.total_time_us / 1e3 or None)
-            for rank in plan.ranks
-        ],
-        [f"plan {plan.id} of {url}, {PREDICTED}", *plan.reasons],
-    )
-
-
-def _client(url: str) -> Coordinator:
-    return Coordinator(Rest(url, timeout=_WITHIN_S))
-
-
-def _plan(
-    shares: Sequence[Tuple[int, Optional[float]]], reasons: List[str]
-) -> SharePlan:
-    """Of the images and milliseconds of each rank."""
-    ranks = []
-    first = 0
-    for images, ms in shares:
-        ranks.append(RankShare(images, first, 1, ms))
-        first += images
-    times = [ms for _, ms in shares if ms is not None]
-    return SharePlan(ranks, max(times, default=None), None, reasons)
+def _profile(kind: Dict[str, Any]) -> StepProfile:
+    ms = {step["batch"]: step["time_us"] / 1000 for step in kind["steps"]}
+    return StepProfile(kind["device_kind"], ms, max(ms) if "passes" in kind else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from ucudnn.torch.parallel.planning import RankShare, SharePlan
+from ucudnn.torch.parallel.planning import Coordinated, RankShare, SharePlan
 
 
 class CurrentShares:
@@ -64,7 +64,7 @@ class CurrentShares:
     @property
     def batches(self) -> List[int]:
         """The images of each rank."""
-        return [share.batch for share in self._plan.ranks]
+        return self._plan.batches
 
     @property
     def micro_steps(self) -> int:
@@ -80,22 +80,32 @@ class CurrentShares:
 
     @property
     def bound_ms(self) -> Optional[float]:
-        """What no plans of these shares within the budgets beat; None if a rank is not
-        planned."""
+        """What no plans of these shares within the budgets beat, as predicted_ms; None if
+        a rank is not planned."""
         bounds = [share.bound_ms for share in self._plan.ranks]
         known = [ms for ms in bounds if ms is not None]
-        return max(known) if len(known) == len(bounds) else None
+        return self._with_exchange(max(known)) if len(known) == len(bounds) else None
 
     @property
     def predicted_ms(self) -> Optional[float]:
-        """The predicted time of a step, that of the slowest rank; of a coordinator's
-        plan or a session convolutions only. None if nothing was measured."""
-        return self._plan.predicted_ms
+        """The predicted time of a step: that of the slowest rank, and what the exchange
+        of gradients adds, if it was measured; of a session convolutions only. None if
+        nothing was measured."""
+        return self._with_exchange(self._plan.predicted_ms)
 
     @property
     def even_ms(self) -> Optional[float]:
         """The same with even shares; None if that is not known."""
-        return self._plan.even_ms
+        return self._with_exchange(self._plan.even_ms)
+
+    def _with_exchange(self, ms: Optional[float]) -> Optional[float]:
+        return None if ms is None else self._plan.exchange.after(ms)
+
+    @property
+    def coordinated(self) -> Optional[Coordinated]:
+        """The coordinator's plan that these shares are of, with its request; None if
+        they are of none."""
+        return self._plan.coordinated
 
     @property
     def reasons(self) -> List[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Sequence, Set
+from types import MappingProxyType
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
+from ucudnn.errors import NoPlan
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.cache import StepCache
-from ucudnn.torch.parallel.planning import SharePlan, StepTable, plan_shares
+from ucudnn.torch.parallel.planning import RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.profiling import StepProfile
 
@@ -28,14 +30,18 @@ class Measuring:
         *,
         name: str = "",
         cache: Optional[StepCache] = None,
+        idle: bool = False,
         micro_steps: Optional[int] = None,
+        known: Mapping[str, StepProfile] = MappingProxyType({}),
     ) -> None:
+        """`known` are times that others measured, by kind, where the cache has none."""
         self._ranks = ranks
         self._device = device
         self._profile = profile
         self._cache = cache or StepCache("")
-        self._micro_steps = micro_steps
-        cached = ranks.gather(self._cache.read(name, device.kind))
+        self._idle, self._micro_steps = idle, micro_steps
+        mine = self._cache.read(name, device.kind)
+        cached = ranks.gather(mine if mine.ms else known.get(device.kind, mine))
         self._name = name
         self.kinds = [measured.kind for measured in cached]
         self._known: Dict[str, StepProfile] = {}
@@ -43,16 +49,13 @@ class Measuring:
             self._add(measured)
         self.measured_here = 0  # batches, on all ranks
 
-    def tables(self) -> List[StepTable]:
-        """The table of each rank's kind."""
-        by_kind = {
-            kind: StepTable(measured, self._micro_steps)
-            for kind, measured in self._known.items()
-        }
-        return [by_kind[kind] for kind in self.kinds]
+    def steps(self) -> RankSteps:
+        """What is known of each rank's kind."""
+        told = [self._known[kind] for kind in self.kinds]
+        return RankSteps(told, self._idle, self._micro_steps)
 
     def plan(
-        self, batch: int, idle: bool, first: Optional[Sequence[int]] = None
+        self, batch: int, first: Optional[Sequence[int]] = None
     ) -> SharePlan:
         """Plans from a few batches (`first`, or a default around the even share),
         measures what was planned, and plans again until all of the plan is
@@ -60,29 +63,30 @@ class Measuring:
         wanted = set(first or starting_batches(batch, self._ranks.size))
         self._measure({kind: wanted for kind in self.kinds})
         for _ in range(_ROUNDS):
-            missing = self._too_few(batch) or self._unmeasured(
-                self._planned(batch, idle), batch
-            )
+            try:
+                missing = self._unmeasured(self._planned(batch), batch)
+            except NoPlan:
+                missing = self._larger(batch)
+                if not missing:
+                    raise
             if not missing:
                 break
             self._measure(missing)
         self._cache.write(self._name, self._known[self._device.kind])
-        return self._planned(batch, idle)
+        return self._planned(batch)
 
-    def _planned(self, batch: int, idle: bool) -> SharePlan:
-        tables = self.tables()
-        return self._ranks.from_first(lambda: plan_shares(batch, tables, idle))
+    def _planned(self, batch: int) -> SharePlan:
+        steps = self.steps()
+        return self._ranks.from_first(lambda: steps.plan(batch))
 
-    def _too_few(self, batch: int) -> Dict[str, Set[int]]:
-        """Larger batches, where those that were measured cannot sum to the
-        mini-batch."""
-        tables = self.tables()
-        if sum(table.limit(batch) for table in tables) >= batch:
-            return {}
+    def _larger(self, batch: int) -> Dict[str, Set[int]]:
+        """Batches to measure, where those that were cannot sum to the mini-batch."""
+        if not self._idle and not all(told.times for told in self._known.values()):
+            return {}  # no more of others would help
         return {
-            table.kind: {min(2 * table.most, batch)}
-            for table in tables
-            if not table.ends and table.most < batch
+            told.kind: {min(2 * told.most, batch)}
+            for told in self._known.values()
+            if not told.ends and told.most < batch
         }
 
     def _unmeasured(self, plan: SharePlan, batch: int) -> Dict[str, Set[int]]:
@@ -91,20 +95,20 @@ class Measuring:
         ones of ranks that others would wait for with the smallest."""
         missing: Dict[str, Set[int]] = {kind: set() for kind in self.kinds}
         most = batch - self._ranks.size + 1
-        for share, table in zip(plan.ranks, self.tables()):
-            known = self._known[table.kind]
+        for share, kind in zip(plan.ranks, self.kinds):
+            known = self._known[kind]
             size = share.batch // share.micro_steps
             if size and size not in known.ms:
-                missing[table.kind].add(size)
+                missing[kind].add(size)
             waits = (
                 share.ms is None
                 or plan.predicted_ms is None
                 or share.ms < _EARLY * plan.predicted_ms
             )
-            if waits and share.batch >= table.most and not table.ends:
-                missing[table.kind].add(min(2 * table.most, most))
-            if not waits and share.batch == table.least > known.least:
-                missing[table.kind].add(share.batch // 2)
+            if waits and share.batch >= known.most and not known.ends:
+                missing[kind].add(min(2 * known.most, most))
+            if not waits and share.batch == known.smallest > known.least:
+                missing[kind].add(share.batch // 2)
         new = {k: b - set(self._known[k].ms) for k, b in missing.items()}
         return {kind: batches for kind, batches in new.items() if batches}
 
@@ -152,6 +156,7 @@ class Measuring:
             least=max(known.least, measured.least),
             budget=known.budget if budget is None else budget,
             bound_ms={**known.bound_ms, **measured.bound_ms},
+            peak={**known.peak, **measured.peak},
         )
 
 

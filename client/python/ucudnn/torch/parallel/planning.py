@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, List, Optional, Sequence
 
+from ucudnn.cluster import PlanRequest
 from ucudnn.errors import NoPlan
-from ucudnn.profiles import Time, Times
+from ucudnn.recorded_steps import StepShares, solve_step_shares
 from ucudnn.sizes import size_text
-from ucudnn.solve import assign
 from ucudnn.torch.checks import refuse
+from ucudnn.torch.parallel.exchange import Exchange
 from ucudnn.torch.profiling import StepProfile
 
 _WORTH_UNEVENNESS = 0.99  # of the even step's time; less is noise
 _WORTH_IDLING = 0.98  # of the step's time
 WORTH_CHANGING = 0.98  # of the step's time
+_ANY_PASSES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -31,248 +32,168 @@ class RankShare:
 
 
 @dataclass(frozen=True)
+class Coordinated:
+    """The plan of a coordinator that shares are of."""
+
+    id: int
+    request: PlanRequest
+
+
+@dataclass(frozen=True)
 class SharePlan:
-    """The shares of all ranks."""
+    """The shares of all ranks. Times are of what ranks compute, without exchanges."""
 
     ranks: List[RankShare]
     predicted_ms: Optional[float]  # of the slowest rank
     even_ms: Optional[float]  # the same with even shares; None: not known
     reasons: List[str]
+    exchange: Exchange = field(default_factory=Exchange)
+    coordinated: Optional[Coordinated] = None
 
     @property
     def batch(self) -> int:
         return sum(rank.batch for rank in self.ranks)
 
-
-class StepTable:
-    """The time of every batch on one rank, from those that were measured:
-
-    - between two measured batches, on the line through them;
-    - beyond memory, k equal passes for the least k that fit, if k divides the
-      batch and is at most `micro_steps`;
-    - beyond the largest measured batch otherwise, none;
-    - below the least measured batch none, or down to `least` the same time.
-    """
-
-    def __init__(
-        self,
-        measured: StepProfile,
-        micro_steps: Optional[int] = None,
-        least: Optional[int] = None,
-    ) -> None:
-        self._measured = measured
-        self._micro_steps = micro_steps
-        self._batches = sorted(
-            b
-            for b in measured.ms
-            if measured.largest is None or b <= measured.largest
-        )
-        self._ms = [measured.ms[b] for b in self._batches]
-        smallest = self._batches[0] if self._batches else 1
-        self.least = smallest if least is None else min(least, smallest)
-
-    def scaled(self, factor: float) -> StepTable:
-        """The same, with all times longer by a factor."""
-        told = self._measured
-        times = {b: ms * factor for b, ms in zip(self._batches, self._ms)}
-        bounds = {b: ms * factor for b, ms in told.bound_ms.items()}
-        told = replace(told, ms=times, bound_ms=bounds)
-        return StepTable(told, self._micro_steps, self.least)
-
     @property
-    def kind(self) -> str:
-        return self._measured.kind
+    def batches(self) -> List[int]:
+        return [rank.batch for rank in self.ranks]
 
-    @property
-    def budget(self) -> Optional[int]:
-        return self._measured.budget
 
-    def bound_ms(self, batch: int) -> Optional[float]:
-        """What no plan of a batch beats, where that is known."""
-        return self._measured.bound_ms.get(batch)
+@dataclass(frozen=True)
+class RankSteps:
+    """What was measured on each rank's device, and which shares ranks may have. Between
+    two measured batches times are on the line through them; beyond memory a share takes
+    the fewest equal passes. The rest is docs/steps.md's."""
 
-    @property
-    def most(self) -> int:
-        """The largest batch of one pass."""
-        return self._batches[-1] if self._batches else 0
+    ranks: Sequence[StepProfile]
+    idle: bool = False  # a rank may get no images
+    micro_steps: Optional[int] = None  # passes at most; None: as many as it takes
+    # Down to it, a share takes as long as the smallest measured batch; None: there is
+    # none below that.
+    least: Optional[int] = None
 
-    @property
-    def ends(self) -> bool:
-        """Whether memory ends at `most`, rather than the measurements."""
-        return self._measured.largest is not None
+    def scaled(self, factors: Sequence[float]) -> RankSteps:
+        """The same, with each rank's times longer by a factor."""
+        pairs = zip(self.ranks, factors)
+        return replace(self, ranks=[t if f == 1 else t.scaled(f) for t, f in pairs])
 
-    def limit(self, batch: int) -> int:
-        """The most of `batch` images that this rank can compute."""
-        for images in range(batch, 0, -1):
-            if self.micro_steps(images) > 0:
-                return images
-        return 0
+    def plan(self, batch: int) -> SharePlan:
+        """The shares with which the slowest rank takes the least time: exact for these
+        times. Even shares if they take at most 1 % longer. Every rank gets images, unless
+        `idle`. Raises NoPlan."""
+        self._check(batch)
+        plan = self._solved(batch)
+        if not self.idle and len(self.ranks) > 1:
+            plan = replace(plan, reasons=plan.reasons + self._idle_note(plan))
+        return plan
 
-    def micro_steps(self, batch: int) -> int:
-        """The passes that a batch takes; 0 if it cannot be computed."""
-        if batch <= self.most:
-            return 1 if batch >= self.least else 0
-        if not self.ends or self.most == 0:
-            return 0
-        passes = -(-batch // self.most)
-        allowed = self._micro_steps is None or passes <= self._micro_steps
-        return passes if allowed and batch % passes == 0 else 0
-
-    def ms(self, batch: int) -> Optional[float]:
-        """The time of a batch; None if it cannot be computed."""
-        passes = self.micro_steps(batch)
-        if passes == 0:
+    def given(self, batches: Sequence[int]) -> Optional[SharePlan]:
+        """The plan with these shares; None if a rank has no step of its own."""
+        try:
+            return self._told(self._asked(sum(batches), batches))
+        except NoPlan:
             return None
-        return passes * self._pass_ms(batch // passes)
 
-    def _pass_ms(self, batch: int) -> float:
-        right = bisect_left(self._batches, batch)
-        if right == 0 or self._batches[right] == batch:
-            return self._ms[right]
-        b0, b1 = self._batches[right - 1 : right + 1]
-        t0, t1 = self._ms[right - 1 : right + 1]
-        return t0 + (t1 - t0) * (batch - b0) / (b1 - b0)
+    def kinds(self) -> List[str]:
+        """Each rank's kind of device, apart where the same kind has other times."""
+        known: Dict[str, StepProfile] = {}
+        names = []
+        for rank, told in enumerate(self.ranks):
+            same = known.setdefault(told.kind, told) == told
+            names.append(told.kind if same else f"{told.kind} of rank {rank}")
+        return names
 
+    def content(self) -> Dict[str, Any]:
+        """As docs/steps.md has it."""
+        by_name = dict(zip(self.kinds(), self.ranks))
+        return {"kinds": [self._kind(n, told) for n, told in by_name.items() if told.times]}
 
-def plan_shares(
-    batch: int, tables: Sequence[StepTable], idle: bool = False
-) -> SharePlan:
-    """The shares with which the slowest rank takes the least time, by
-    `ucudnn.assign`: exact for the tables' times. Even shares if they take at most
-    1 % longer. Every rank gets images, unless `idle`. Raises NoPlan."""
-    least = _least(tables, idle)
-    if batch < sum(least):
-        raise refuse(
-            "share: batch",
-            f"{batch} for {len(tables)} ranks",
-            f"{sum(least)} or more is accepted, or idle=True",
-        )
-    plan = given_shares(_assigned(batch, tables, least), tables)
-    if (
-        plan.even_ms is not None
-        and plan.predicted_ms is not None
-        and plan.predicted_ms > _WORTH_UNEVENNESS * plan.even_ms
-        and batch >= len(tables)
-    ):
-        plan = given_shares(even_shares(batch, len(tables)), tables)
-    if not idle and len(tables) > 1:
-        without = _idle_note(batch, tables, plan)
-        plan = replace(plan, reasons=plan.reasons + without)
-    return plan
+    def _kind(self, name: str, told: StepProfile) -> Dict[str, Any]:
+        kind: Dict[str, Any] = {"device_kind": name}
+        if self.least is not None:
+            kind["least"] = self.least
+        if told.ends:
+            kind["passes"] = self.micro_steps or _ANY_PASSES
+        # Whole nanoseconds, as coordinators answer.
+        kind["steps"] = [
+            {"batch": b, "time_us": round(ms * 1000, 3), "peak_bytes": told.peak.get(b, 0)}
+            for b, ms in told.times.items()
+        ]
+        return kind
 
+    def _check(self, batch: int) -> None:
+        if self.idle:
+            return
+        for rank, told in enumerate(self.ranks):
+            if not told.times:
+                raise NoPlan(
+                    f"share: rank {rank} ({told.kind}): not one image fits in its "
+                    "memory; a smaller model or smaller images are accepted"
+                )
+        least = sum(min(told.smallest, self.least or batch) for told in self.ranks)
+        if batch < least:
+            raise refuse(
+                "share: batch", f"{batch} for {len(self.ranks)} ranks",
+                f"{least} or more is accepted, or idle=True",
+            )  # fmt: skip
 
-def _least(tables: Sequence[StepTable], idle: bool) -> List[int]:
-    """The images that each rank must have."""
-    return [0 if idle else table.least for table in tables]
+    def _solved(self, batch: int) -> SharePlan:
+        plan = self._told(self._asked(batch))
+        even, ms = plan.even_ms, plan.predicted_ms
+        unworthy = even is not None and ms is not None and ms > _WORTH_UNEVENNESS * even
+        if self.idle and unworthy and batch >= len(self.ranks):
+            size = len(self.ranks)
+            evenly = [batch // size + (rank < batch % size) for rank in range(size)]
+            return self.given(evenly) or plan
+        return plan
 
+    def _able(self) -> List[int]:
+        """The ranks whose memory holds an image."""
+        return [rank for rank, told in enumerate(self.ranks) if told.times]
 
-def given_shares(
-    batches: Sequence[int], tables: Sequence[StepTable]
-) -> SharePlan:
-    """The plan with these shares, and what the tables predict for it."""
-    total = sum(batches)
-    ranks = []
-    reasons = []
-    first = 0
-    for rank, (batch, table) in enumerate(zip(batches, tables)):
-        ms = table.ms(batch) if batch else 0.0
-        passes = max(1, table.micro_steps(batch)) if batch else 1
-        ranks.append(
-            RankShare(batch, first, passes, ms, table.budget, table.bound_ms(batch))
-        )
-        first += batch
-        text = f"rank {rank} ({table.kind}): {batch} images"
-        if ms:
-            text += f", {ms:.2f} ms"
-        if table.budget is not None:
-            text += f" within {size_text(table.budget)}"
-        if batch and batch == table.most and table.ends:
-            text += ", all that fit"
-        if passes > 1:
-            text += f" in {passes} passes, because {table.most} fit in memory"
-        reasons.append(text)
-    return SharePlan(
-        ranks, slowest(batches, tables), even_ms(total, tables), reasons
-    )
+    def _asked(self, batch: int, shares: Optional[Sequence[int]] = None) -> StepShares:
+        kinds = self.kinds()
+        able = self._able()
+        if not able:
+            raise NoPlan("share: not one image fits in any rank's memory")
+        return solve_step_shares(
+            self.content(), batch, [kinds[rank] for rank in able],
+            all_ranks=not self.idle, shares=shares and [shares[rank] for rank in able],
+        )  # fmt: skip
 
+    def _told(self, answer: StepShares) -> SharePlan:
+        by_rank = dict(zip(self._able(), answer.ranks))
+        ranks, reasons = [], []
+        first = 0
+        for rank, told in enumerate(self.ranks):
+            step = by_rank.get(rank)
+            batch, passes = (step.batch, step.passes) if step else (0, 1)
+            ms = step.time_us / 1000 if step else 0.0
+            bound = min(told.bound_ms.get(batch, ms), ms) if told.bound_ms else None
+            ranks.append(RankShare(batch, first, passes, ms, told.budget, bound))
+            first += batch
+            reasons.append(f"rank {rank} ({told.kind}): {batch} images")
+            if batch:
+                reasons[-1] += f", {ms:.2f} ms"
+            if told.budget is not None:
+                reasons[-1] += f" within {size_text(told.budget)}"
+            if batch == told.most and told.ends:
+                reasons[-1] += ", all that fit"
+            if passes > 1:
+                reasons[-1] += f" in {passes} passes, because {told.most} fit in memory"
+        even = answer.even_us if len(by_rank) == len(ranks) else None
+        even_ms = None if even is None else even / 1000
+        return SharePlan(ranks, answer.time_us / 1000, even_ms, reasons)
 
-def even_shares(batch: int, ranks: int) -> List[int]:
-    """As equal as whole images allow, larger ones first."""
-    return [batch // ranks + (rank < batch % ranks) for rank in range(ranks)]
-
-
-def even_ms(batch: int, tables: Sequence[StepTable]) -> Optional[float]:
-    """The slowest rank's time with even shares; None if one cannot compute its
-    share."""
-    return slowest(even_shares(batch, len(tables)), tables)
-
-
-def slowest(
-    batches: Sequence[int], tables: Sequence[StepTable]
-) -> Optional[float]:
-    """The longest of the ranks' times; None if one is unknown."""
-    times = [t.ms(b) if b else 0.0 for b, t in zip(batches, tables)]
-    known = [ms for ms in times if ms is not None]
-    return max(known) if len(known) == len(times) else None
-
-
-def _assigned(
-    batch: int, tables: Sequence[StepTable], least: Sequence[int]
-) -> List[int]:
-    # The images that ranks must have are dealt beforehand, and the rest is an
-    # assignment in which any rank may get none. A rank's time for its first image
-    # bounds the step whatever the rest, so the result is optimal.
-    for rank, table in enumerate(tables):
-        if least[rank] and table.ms(least[rank]) is None:
-            raise NoPlan(
-                f"share: rank {rank} ({table.kind}): not one image fits in its "
-                "memory; a smaller model or smaller images are accepted"
-            )
-    rest = batch - sum(least)
-    shares = list(least)
-    if rest == 0:
-        return shares
-    # No rank needs longer than with even shares, if those are possible.
-    bound = even_ms(batch, tables)
-    rows = [
-        Time(str(rank), images, ms * 1000)
-        for rank, table in enumerate(tables)
-        for images in range(1, rest + 1)
-        for ms in [table.ms(images + least[rank])]
-        if ms is not None and (bound is None or ms <= bound)
-    ]
-    _refuse_too_large(batch, tables)
-    for share in assign(Times(rows), rest).gpus:
-        shares[int(share.gpu)] += share.batch
-    return shares
-
-
-def _refuse_too_large(batch: int, tables: Sequence[StepTable]) -> None:
-    """Names the largest mini-batch, if it is less than `batch`."""
-    limits = [table.limit(batch) for table in tables]
-    if sum(limits) >= batch:
-        return
-    parts = ", ".join(f"rank {r}: {n}" for r, n in enumerate(limits))
-    why = "fits in memory" if tables[0].ends else "was measured"
-    raise NoPlan(
-        f"share: batch: {batch}; at most {sum(limits)} is accepted, because no "
-        f"more {why} ({parts})"
-    )
-
-
-def _idle_note(
-    batch: int, tables: Sequence[StepTable], plan: SharePlan
-) -> List[str]:
-    best = given_shares(
-        _assigned(batch, tables, _least(tables, idle=True)), tables
-    )
-    left_out = [r for r, share in enumerate(best.ranks) if share.batch == 0]
-    if best.predicted_ms is None or plan.predicted_ms is None or not left_out:
-        return []
-    if best.predicted_ms > _WORTH_IDLING * plan.predicted_ms:
-        return []
-    names = ", ".join(str(r) for r in left_out)
-    return [
-        f"without rank {names} a step would take {best.predicted_ms:.2f} ms: "
-        "idle=True leaves it out"
-    ]
+    def _idle_note(self, plan: SharePlan) -> List[str]:
+        best = replace(self, idle=True)._solved(plan.batch)
+        left_out = [r for r, share in enumerate(best.ranks) if share.batch == 0]
+        if best.predicted_ms is None or plan.predicted_ms is None or not left_out:
+            return []
+        if best.predicted_ms > _WORTH_IDLING * plan.predicted_ms:
+            return []
+        names = ", ".join(map(str, left_out))
+        return [
+            f"without rank {names} a step would take {best.predicted_ms:.2f} ms: "
+            "idle=True leaves it out"
+        ]

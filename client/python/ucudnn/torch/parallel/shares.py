@@ -15,7 +15,7 @@ from ucudnn.torch.parallel import checks
 from ucudnn.torch.parallel.attached import Attached
 from ucudnn.torch.parallel.batch import part_of
 from ucudnn.torch.parallel.current import CurrentShares
-from ucudnn.torch.parallel.gathered import Gathered
+from ucudnn.torch.parallel.functions import Gathered
 from ucudnn.torch.parallel.hook import Hook, scale
 from ucudnn.torch.parallel.loader import ShareLoader
 from ucudnn.torch.parallel.losses import check_loss
@@ -285,6 +285,11 @@ class Shares(CurrentShares):
             times = [ms]
         for time in times:
             self._source.report(time)
+
+    def finish(self) -> None:
+        """Tells the coordinator that the job has ended, where it has one; within some
+        seconds. A program's end does so, too."""
+        self._source.finish()
 
     def refresh(self) -> bool:
         """Collective, between two steps (else InvalidArgument): adopts other shares if there is reason

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from ucudnn.files import PathLike
 from ucudnn.profiles import Times, csv_of
+from ucudnn.running import RunningJob
 from ucudnn.sizes import Size
-from ucudnn.torch.checks import refuse, whole_number
+from ucudnn.torch.checks import refuse, warn, whole_number
 from ucudnn.torch.devices import Device, find_device
+from ucudnn.torch.kept import stateful
 from ucudnn.torch.parallel.budgets import (
     Loss,
     PlannedSteps,
@@ -21,22 +23,19 @@ from ucudnn.torch.parallel.budgets import (
 )
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
-from ucudnn.torch.parallel.coordinator import coordinators_plan, kind_of_gpu
+from ucudnn.torch.parallel.coordinator import PutStep
+from ucudnn.torch.parallel.exchange import exchange_of
 from ucudnn.torch.parallel.fingerprint import fingerprint
 from ucudnn.torch.parallel.measuring import Measuring
-from ucudnn.torch.parallel.planning import (
-    WORTH_CHANGING,
-    StepTable,
-    given_shares,
-    plan_shares,
-)
+from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
+from ucudnn.torch.parallel.registered import RegisteredSource, begin_job
 from ucudnn.torch.parallel.shares import Shares
 from ucudnn.torch.parallel.sources import (
-    FixedSource,
     SessionSource,
     Source,
     TimesSource,
+    worth_changing,
 )
 from ucudnn.torch.profiling import Step, StepProfile, profile
 
@@ -56,7 +55,6 @@ def share(
     options: Mapping[str, Any] = MappingProxyType({}),
     times: Optional[TimesOfKinds] = None,
     session: Optional[Any] = None,
-    network: Optional[str] = None,
     coordinator: Optional[str] = None,
     kind: Optional[str] = None,
     device: Optional[Any] = None,
@@ -92,10 +90,14 @@ def share(
       holds at once.
     - `times`: {kind: {batch: milliseconds}}, ucudnn.Times, or their CSV file, for
       the kinds of all ranks. Between two batches times are interpolated.
-    - `network` and `coordinator`: a network's name and a coordinator's URL, such
-      as "http://host:7461", whose measurements of convolutions are used.
     - `session`: a ucudnn.Session of the same ranks under MPI; then report() and
       refresh() are the coordinator's job.
+
+    With `coordinator`, a URL such as "http://host:7461", the times are put under `name`
+    there, and the shares are those of its plan (`shares.coordinated`), which the ranks
+    follow as a job: refresh() adopts what the coordinator offers. What it has of the
+    same step, by its fingerprint, is not measured again. Without an answer shares are
+    planned here, after a warning.
 
     `device` is this rank's, by default the current GPU, else the CPU; `kind` tells
     kinds of devices apart where the model's name, multiprocessors, memory and
@@ -115,7 +117,6 @@ def share(
         "model": model,
         "times": times,
         "session": session,
-        "network": network,
     }
     sources = [key for key, value in given.items() if value is not None]
 
@@ -129,7 +130,7 @@ def share(
             raise refuse(
                 "share",
                 f"given {' and '.join(sources) or 'no times'}",
-                "one of step=, model=, times=, session= and network= is accepted",
+                "one of step=, model=, times= and session= is accepted",
             )
         if model is not None:
             check_model(model, loss)
@@ -145,11 +146,11 @@ def share(
                 f"given with {sources[0]}=",
                 "with model= both are accepted; or ucudnn.torch.compile(budget=)",
             )
-        if (network is None) != (coordinator is None):
+        if coordinator is not None and (session is not None or not name):
             raise refuse(
-                "share",
-                "network= or coordinator= alone",
-                "both together are accepted",
+                "share: coordinator",
+                "with session=" if session is not None else "without name=",
+                "name= with step=, model= or times= is accepted",
             )
         if step is not None and not callable(step):
             raise refuse(
@@ -167,6 +168,7 @@ def share(
             "idle": repr(idle),
             "micro_steps": repr(micro_steps),
             "budget": repr(budget),
+            "coordinator": f"{coordinator!r}, {name!r}",
             "given": " and ".join(sources),
         }
     )
@@ -175,7 +177,14 @@ def share(
     if ranks.backend not in ("gloo", "mpi") and all(d.gpu for d in devices):
         refuse_shared_gpu([d.gpu for d in devices])
 
-    source: Source
+    if session is not None:
+        return Shares(ranks, own, SessionSource(ranks, session, batch))
+
+    # A rank's own numbers, such as its GPU's, do not matter.
+    key = ranks.from_first(lambda: _key(step, model, loss, optimizer, budget, options))
+    put = None if coordinator is None else PutStep(coordinator, name or "", key)
+    cache = StepCache(cache_dir)
+    compiled = None
     if step is not None:
         iterate = step
         measuring = Measuring(
@@ -184,14 +193,14 @@ def share(
             lambda batches: profile(
                 iterate, batches, keep=keep, device=own.device, kind=own.kind
             ),
-            # A rank's own numbers, such as its GPU's, do not matter.
-            name=ranks.from_first(lambda: name or fingerprint(iterate)),
-            cache=StepCache(cache_dir),
+            # Other jobs may use the times.
+            name=key if put or not name else name,
+            cache=cache,
+            idle=idle,
             micro_steps=micro_steps,
+            known={} if put is None else ranks.from_first(put.known),
         )
-        source = _measured(
-            ranks, measuring, batch, idle, batches, drift_tolerance
-        )
+        plan, steps = _measured(measuring, batch, batches), measuring.steps()
     elif model is not None and loss is not None:
         sizes = ranks.agree(lambda: budget_of(budget, own))
         # What is free differs between devices of a kind.
@@ -207,89 +216,122 @@ def share(
                 )
             )
         )  # fmt: skip
-        source = _planned(ranks, own, planned[0], batch, batches, drift_tolerance)
-        return Shares(ranks, own, source, planned[0].model)
-    elif times is not None:
-        source = _timed(
-            ranks, devices, times, batch, idle, micro_steps, drift_tolerance
-        )
-    elif session is not None:
-        source = SessionSource(ranks, session, batch)
+        plan, steps = _planned(ranks, own, planned[0], batch, batches)
+        compiled = planned[0].model
     else:
-        source = _coordinated(
-            ranks, own, str(network), str(coordinator), batch, kind
+        plan, steps = ranks.from_first(
+            lambda: _timed(devices, times or {}, batch, idle, micro_steps)
         )
-    return Shares(ranks, own, source)
+    if times is None:
+        modules = [model] if step is None else stateful(step, keep)
+        exchange = exchange_of(
+            ranks, (d.kind for d in devices), modules, own.device,
+            len({*plan.batches}) > 1, cache, key,
+        )  # fmt: skip
+        plan = replace(plan, exchange=exchange)
+    job = None
+    if put is not None:
+        plan, job = _coordinated(ranks, own, put, steps, plan)
+    source: Source = TimesSource(ranks, plan, steps, drift_tolerance)
+    if put is not None and job is not None:
+        source = RegisteredSource(
+            ranks, job, plan, steps, put.put_drifted, drift_tolerance
+        )
+    return Shares(ranks, own, source, compiled)
+
+
+def _coordinated(
+    ranks: Ranks, own: Device, put: PutStep, steps: RankSteps, here: SharePlan
+) -> Tuple[SharePlan, Optional[RunningJob]]:
+    """The shares of the coordinator's plan, and this rank's part of the job; those
+    planned here, with the reason, where it has none."""
+    made = ranks.from_first(lambda: put.plan(steps, here.batch))
+    if isinstance(made, str):
+        why = f"planned without the coordinator: {made}"
+        if ranks.rank == 0:
+            warn(f"share: {why}")
+        return replace(here, reasons=[*here.reasons, why]), None
+    plan = steps.given([rank.batch for rank in made.ranks]) or here
+    notes = here.reasons[len(here.ranks) :]  # what is said beside each rank's share
+    plan = replace(
+        plan,
+        reasons=[f"plan {made.id} of {put.cluster!r}", *plan.reasons, *notes],
+        exchange=here.exchange,
+        coordinated=Coordinated(made.id, made.request),
+    )
+    return plan, begin_job(ranks, own, put.cluster, made)
+
+
+def _key(
+    step: Optional[Step],
+    model: Optional[torch.nn.Module],
+    loss: Optional[Loss],
+    optimizer: Optional[torch.optim.Optimizer],
+    budget: Any,
+    options: Mapping[str, Any],
+) -> str:
+    """A fingerprint of what is measured; empty, if others measured it."""
+    if step is not None:
+        return fingerprint(step)
+    if loss is None:
+        return ""
+    within = f"{budget!r} {sorted(options.items())!r}"
+    return fingerprint(lambda: (loss, model, optimizer, within))
 
 
 def _measured(
-    ranks: Ranks,
-    measuring: Measuring,
-    batch: int,
-    idle: bool,
-    batches: Optional[Sequence[int]],
-    tolerance: float,
-) -> Source:
-    plan = measuring.plan(batch, idle, batches)
+    measuring: Measuring, batch: int, batches: Optional[Sequence[int]]
+) -> SharePlan:
+    plan = measuring.plan(batch, batches)
     count = measuring.measured_here
     note = (
         f"{count} batches measured now"
         if count
         else "all times from the cache of earlier measurements"
     )
-    plan = replace(plan, reasons=[*plan.reasons, note])
-    return TimesSource(ranks, plan, measuring.tables(), idle, tolerance)
+    return replace(plan, reasons=[*plan.reasons, note])
 
 
 def _planned(
     ranks: Ranks,
     own: Device,
-    steps: PlannedSteps,
+    planned: PlannedSteps,
     batch: int,
     batches: Optional[Sequence[int]],
-    tolerance: float,
-) -> Source:
-    measuring = Measuring(ranks, own, steps.profile, micro_steps=1)
-    plan = measuring.plan(batch, False, batches)
+) -> Tuple[SharePlan, RankSteps]:
+    measuring = Measuring(ranks, own, planned.profile, micro_steps=1)
+    plan = measuring.plan(batch, batches)
     for _ in range(_TRIALS):
-        mine = [s.batch for s, k in zip(plan.ranks, measuring.kinds) if k == own.kind]
-        measuring.revise(lambda: [steps.tried(b) for b in {*mine}][-1])
-        tried = given_shares([s.batch for s in plan.ranks], measuring.tables())
-        plan = measuring.plan(batch, False)
-        now, then = tried.predicted_ms, plan.predicted_ms
-        if now is not None and then is not None and then > WORTH_CHANGING * now:
+        mine = {b for b, kind in zip(plan.batches, measuring.kinds) if kind == own.kind}
+        measuring.revise(lambda: [planned.tried(b) for b in mine][-1])
+        tried = measuring.steps().given(plan.batches)
+        plan = measuring.plan(batch)
+        if tried is not None and not worth_changing(plan, tried):
             plan = tried
             break
-    return TimesSource(ranks, plan, measuring.tables(), False, tolerance)
+    return plan, measuring.steps()
 
 
 def _timed(
-    ranks: Ranks,
     devices: List[Device],
     times: TimesOfKinds,
     batch: int,
     idle: bool,
     micro_steps: Optional[int],
-    tolerance: float,
-) -> Source:
-    def read() -> List[StepTable]:
-        by_kind = _by_kind(times)
-        tables = []
-        for rank, found in enumerate(devices):
-            if found.kind not in by_kind:
-                known = ", ".join(repr(k) for k in by_kind) or "none"
-                raise refuse(
-                    "share: times",
-                    f"none of {found.kind!r}, rank {rank}'s kind",
-                    f"kind= is accepted, one of {known}",
-                )
-            measured = StepProfile(found.kind, by_kind[found.kind])
-            tables.append(StepTable(measured, micro_steps, least=1))
-        return tables
-
-    tables = ranks.from_first(read)
-    plan = ranks.from_first(lambda: plan_shares(batch, tables, idle))
-    return TimesSource(ranks, plan, tables, idle, tolerance)
+) -> Tuple[SharePlan, RankSteps]:
+    by_kind = _by_kind(times)
+    told = []
+    for rank, found in enumerate(devices):
+        if found.kind not in by_kind:
+            known = ", ".join(repr(k) for k in by_kind) or "none"
+            raise refuse(
+                "share: times",
+                f"none of {found.kind!r}, rank {rank}'s kind",
+                f"kind= is accepted, one of {known}",
+            )
+        told.append(StepProfile(found.kind, by_kind[found.kind]))
+    steps = RankSteps(told, idle, micro_steps, least=1)
+    return steps.plan(batch), steps
 
 
 def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
@@ -311,18 +353,3 @@ def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
     for row in rows:
         by_kind.setdefault(row.gpu, {})[row.batch] = row.time_us / 1000
     return by_kind
-
-
-def _coordinated(
-    ranks: Ranks,
-    own: Device,
-    network: str,
-    url: str,
-    batch: int,
-    kind: Optional[str],
-) -> Source:
-    kinds = ranks.agree(lambda: kind or kind_of_gpu(url, own.gpu))
-    plan = ranks.from_first(
-        lambda: coordinators_plan(url, network, batch, kinds)
-    )
-    return FixedSource(plan)

@@ -12,10 +12,8 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import (
     WORTH_CHANGING,
     RankShare,
+    RankSteps,
     SharePlan,
-    StepTable,
-    plan_shares,
-    slowest,
 )
 from ucudnn.torch.parallel.ranks import Ranks
 
@@ -39,21 +37,8 @@ class Source(abc.ABC):
         """Collective: new shares if there is reason to change, on all ranks or on
         none."""
 
-
-class FixedSource(Source):
-    """Shares that stay."""
-
-    def __init__(self, plan: SharePlan) -> None:
-        self._plan = plan
-
-    def plan(self) -> SharePlan:
-        return self._plan
-
-    def report(self, ms: float) -> None:
-        pass
-
-    def replan(self) -> Optional[SharePlan]:
-        return None
+    def finish(self) -> None:
+        """There are no more steps."""
 
 
 class StepTimes(NamedTuple):
@@ -104,6 +89,15 @@ def drifts(times: List[Optional[StepTimes]], tolerance: float) -> List[float]:
     return [f if abs(f - 1) > tolerance else 1.0 for f in factors]
 
 
+def worth_changing(plan: SharePlan, now: Optional[SharePlan]) -> bool:
+    """Whether other shares are so much faster than those of now, which may no longer
+    fit."""
+    if plan.predicted_ms is None:
+        return False
+    before = None if now is None else now.predicted_ms
+    return before is None or plan.predicted_ms <= WORTH_CHANGING * before
+
+
 class TimesSource(Source):
     """Shares from the times of steps. If a rank's steps become longer or shorter
     than its first ones by more than the tolerance, its times are scaled by the
@@ -113,14 +107,12 @@ class TimesSource(Source):
         self,
         ranks: Ranks,
         plan: SharePlan,
-        tables: List[StepTable],
-        idle: bool,
+        steps: RankSteps,
         tolerance: float,
     ) -> None:
         self._ranks = ranks
         self._plan = plan
-        self._tables = tables
-        self._idle = idle
+        self._steps = steps
         self._tolerance = tolerance
         self._log = StepLog()
 
@@ -135,25 +127,23 @@ class TimesSource(Source):
         factors = drifts(times, self._tolerance)
         if all(factor == 1 for factor in factors):
             return None
-        tables = [t.scaled(f) for t, f in zip(self._tables, factors)]
-        batches = [rank.batch for rank in self._plan.ranks]
-        plan = self._ranks.from_first(
-            lambda: plan_shares(sum(batches), tables, self._idle)
+        steps, now = self._steps.scaled(factors), self._plan
+        plan, same = self._ranks.from_first(
+            lambda: (steps.plan(now.batch), steps.given(now.batches))
         )
         # The steps were seen to last this long, so that is what they last now.
-        self._tables = tables
+        self._steps = steps
         self._log.clear()
-        before = slowest(batches, tables)
-        if before is None or plan.predicted_ms is None:
-            return None
-        if plan.predicted_ms > WORTH_CHANGING * before:
+        if not worth_changing(plan, same):
             return None
         notes = [
             f"rank {rank}: its steps took {f:.2f} times as long as its first ones"
             for rank, f in enumerate(factors)
             if f != 1
         ]
-        self._plan = replace(plan, reasons=plan.reasons + notes)
+        self._plan = replace(
+            plan, reasons=plan.reasons + notes, exchange=now.exchange
+        )
         return self._plan
 
 

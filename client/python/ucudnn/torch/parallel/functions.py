@@ -1,10 +1,12 @@
-"""What makes a pass on a rank without images take part in DDP's sums."""
+"""Functions of autograd for ranks of unlike shares: a pass on no images takes part in
+DDP's sums, and a loss sees all ranks' rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
@@ -37,3 +39,23 @@ def using_all_parameters(output: Any, ddp: DistributedDataParallel) -> Any:
         return _Using.apply(tensor, *parameters)
 
     return tree_map_only(torch.Tensor, used, output)
+
+
+class Gathered(torch.autograd.Function):
+    """Each rank's rows in their place among all. A row's gradient is the sum of all
+    ranks'. Collective, both ways."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Any, first: int, total: int, group: Any) -> Any:
+        ctx.group, ctx.part = group, slice(first, first + rows.shape[0])
+        # A sum, because gathering takes as many rows of each rank.
+        gathered = rows.new_zeros((total, *rows.shape[1:]))
+        gathered[ctx.part] = rows
+        dist.all_reduce(gathered, group=group)
+        return gathered
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(gradient, group=ctx.group)
+        return gradient[ctx.part], None, None, None

@@ -1,4 +1,4 @@
-#include "coordinator/steps/step_file.h"
+#include "solver/step_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 
 #include "base/files/json_object.h"
 #include "base/text.h"
-#include "coordinator/limits.h"
 #include "solver/memory/recorded_step_json.h"
 
 namespace ucudnn {
@@ -57,10 +56,10 @@ Status ReadKind(const Json& json, std::string path,
   StepKind kind;
   object.Read("device_kind", &kind.name);
   UCUDNN_RETURN_IF_ERROR(object.status());
-  if (kind.name.empty() || kind.name.size() > kMaxRankTextBytes) {
+  if (kind.name.empty() || kind.name.size() > kMaxStepTextBytes) {
     return JsonObject::Refusal(
         path + ".device_kind", &json["device_kind"],
-        fmt::format("a text of 1 to {} bytes", kMaxRankTextBytes));
+        fmt::format("a text of 1 to {} bytes", kMaxStepTextBytes));
   }
   if (std::ranges::find(*kinds, kind.name, &StepKind::name) != kinds->end()) {
     return JsonObject::Refusal(path + ".device_kind", &json["device_kind"],
@@ -70,6 +69,14 @@ Status ReadKind(const Json& json, std::string path,
     std::int64_t least = 0;
     object.Read("least", 1, kMaxBatchSize.count(), &least);
     kind.least = BatchSize(least);
+  }
+  object.ReadOptional("fingerprint", &kind.fingerprint);
+  if (kind.fingerprint.size() > kMaxStepTextBytes) {
+    object.Refuse("fingerprint", &json["fingerprint"],
+                  fmt::format("a text of up to {} bytes", kMaxStepTextBytes));
+  }
+  if (object.Has("passes")) {
+    object.Read("passes", 1, kMaxBatchSize.count(), &kind.passes);
   }
   object.ReadEach("steps", [&](const Json& step, std::string at) -> Status {
     if (kind.steps.size() == kMaxMeasuredSteps) {
@@ -88,7 +95,8 @@ Status ReadKind(const Json& json, std::string path,
 
 }  // namespace
 
-Result<std::vector<StepKind>> ParseStep(std::string_view content) {
+Result<std::vector<StepKind>> ParseStep(std::string_view content,
+                                        std::size_t most_kinds) {
   if (content.size() > kMaxStepBytes) {
     return Fail(Code::kInvalidArgument,
                 "it has {} bytes; up to {} are accepted", content.size(),
@@ -101,10 +109,10 @@ Result<std::vector<StepKind>> ParseStep(std::string_view content) {
     return ReadKind(kind, std::move(at), &kinds);
   });
   UCUDNN_RETURN_IF_ERROR(object.status());
-  if (kinds.empty() || kinds.size() > kMaxKindsPerPlan) {
+  if (kinds.empty() || kinds.size() > most_kinds) {
     return Fail(Code::kInvalidArgument,
                 "kinds has {} entries; 1 to {} are accepted", kinds.size(),
-                kMaxKindsPerPlan);
+                most_kinds);
   }
   return kinds;
 }
