@@ -58,6 +58,7 @@ Result<WorkspacePlan> ReadWorkspacePlan(const v1::WorkspacePlan& message) {
   if (message.has_undivided_time_ns()) {
     plan.undivided_time = Nanoseconds(message.undivided_time_ns());
   }
+  plan.other_time = Nanoseconds(message.other_time_ns());
   plan.total_workspace = Bytes(message.total_workspace_bytes());
   plan.concurrency = message.concurrency();
   for (const v1::KernelPlan& k : message.kernels()) {
@@ -159,6 +160,7 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
   if (plan.undivided_time) {
     message.set_undivided_time_ns(plan.undivided_time->count());
   }
+  message.set_other_time_ns(plan.other_time.count());
   message.set_total_workspace_bytes(plan.total_workspace.count());
   message.set_concurrency(plan.concurrency);
   for (const KernelPlan& kernel : plan.kernels) {
@@ -248,6 +250,7 @@ v1::Plan ToProto(const JobPlan& plan) {
   message.set_lower_bound_ns(plan.lower_bound.count());
   message.set_optimal(plan.optimal);
   message.set_cut_off(plan.cut_off);
+  message.set_whole_steps(CountsWholeSteps(plan));
   if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
   if (plan.under_load) message.set_under_load_ns(plan.under_load->count());
   const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);

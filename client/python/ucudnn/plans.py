@@ -60,6 +60,9 @@ class WorkspacePlan(Shown):
     kernels: List[KernelPlan] = field(default_factory=list)
     # Which of them may run at once: "0 [1 | 2 3] 4" lets 1 run beside 2 and 3.
     concurrency: str = ""
+    # The part of these times in which tasks run that are not convolutions; 0 where
+    # they are of convolutions alone.
+    other_time_us: float = 0.0
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
@@ -72,8 +75,9 @@ class WorkspacePlan(Shown):
 
     def to_json(self) -> Dict[str, Any]:
         plan = asdict(self)
-        if not self.concurrency:
-            del plan["concurrency"]
+        for unless_empty in ("concurrency", "other_time_us"):
+            if not plan[unless_empty]:
+                del plan[unless_empty]
         for kernel in plan["kernels"]:
             for optional in ("offset_bytes", "problem"):
                 if kernel[optional] is None:

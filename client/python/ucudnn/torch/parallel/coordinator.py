@@ -52,7 +52,11 @@ def coordinators_plan(
             (rank.batch, rank.workspace and rank.workspace.total_time_us / 1e3 or None)
             for rank in plan.ranks
         ],
-        [f"plan {plan.id} of {url}, {PREDICTED}", *plan.reasons],
+        [
+            f"plan {plan.id} of {url}, "
+            f"{'predicted' if plan.whole_steps else PREDICTED}",
+            *plan.reasons,
+        ],
     )
 
 
