@@ -175,7 +175,7 @@ class Agent {
         if (stop_.stop_requested()) break;
         if (!WaitUntilFree(index)) break;
         if (std::optional<v1::ReportTaskRequest> report =
-                Measure(index, task)) {
+                Measure(index, task, *leased)) {
           Report(*report);
         }
         states_.DropLease(index, task.id());
@@ -289,6 +289,24 @@ class Agent {
     return campaign;
   }
 
+  Result<std::vector<MeasuredPoint>> MeasureTasks(
+      Device& device, const v1::Task& task,
+      const v1::LeaseTasksResponse& leased) {
+    OtherTasksCampaign campaign;
+    UCUDNN_ASSIGN_OR_RETURN(campaign.tasks, ParseOtherTasks(task.problem()));
+    if (!options_.measure_tasks) {
+      return Fail(Code::kUnimplemented,
+                  "this agent measures nothing but convolutions");
+    }
+    const auto model = leased.networks().find(campaign.tasks.network);
+    if (model != leased.networks().end()) campaign.model = model->second;
+    campaign.batch = BatchSize(task.batch());
+    if (task.has_cross_check()) {
+      campaign.only = task.cross_check().algorithm();
+    }
+    return options_.measure_tasks(device, campaign, stop_);
+  }
+
   // What every report of the task says.
   v1::ReportTaskRequest ReportOf(std::size_t index,
                                  const v1::Task& task) const {
@@ -305,8 +323,9 @@ class Agent {
 
   // The report of one task; empty if the agent was stopped meanwhile. During a
   // long task, sends partial reports to the coordinator.
-  std::optional<v1::ReportTaskRequest> Measure(std::size_t index,
-                                               const v1::Task& task) {
+  std::optional<v1::ReportTaskRequest> Measure(
+      std::size_t index, const v1::Task& task,
+      const v1::LeaseTasksResponse& leased) {
     Device& device = *devices_[index];
     v1::ReportTaskRequest report = ReportOf(index, task);
     report.set_max_workspace_bytes(task.max_workspace_bytes());
@@ -334,6 +353,9 @@ class Agent {
     };
     std::unique_lock turn(*turns_[index]);
     const auto points = [&]() -> Result<std::vector<MeasuredPoint>> {
+      if (IsOtherTasks(task.problem())) {
+        return MeasureTasks(device, task, leased);
+      }
       UCUDNN_ASSIGN_OR_RETURN(const CampaignTask campaign, Read(task));
       return measure_(device, campaign, stop_, sink);
     }();

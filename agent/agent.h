@@ -24,6 +24,7 @@
 #include "base/training/device_model.h"
 #include "device/device.h"
 #include "device/measure/campaign.h"
+#include "device/training/other_tasks.h"
 
 namespace ucudnn {
 
@@ -32,6 +33,12 @@ namespace ucudnn {
 using Measurer = std::function<Result<std::vector<MeasuredPoint>>(
     Device& device, const CampaignTask& task, const std::stop_token& stop,
     const PointsSink& sink)>;
+
+// Measures the tasks of a network that are not convolutions, as
+// MeasureOtherTasks does (device/training/other_tasks.h). Errors as Measurer.
+using TasksMeasurer = std::function<Result<std::vector<MeasuredPoint>>(
+    Device& device, const OtherTasksCampaign& campaign,
+    const std::stop_token& stop)>;
 
 // Measures a device's model (base/training/device_model.h). Errors as Measurer.
 using ModelMeasurer = std::function<Result<DeviceModel>(
@@ -56,6 +63,8 @@ struct AgentOptions {
   std::chrono::milliseconds reconnect_spread = kReconnectSpread;
   // If absent, the coordinator asks others for device models.
   ModelMeasurer measure_model = {};
+  // If absent, tasks other than convolutions fail.
+  TasksMeasurer measure_tasks = {};
   // Called again and again while the agent works or waits for a coordinator,
   // however long a measurement takes; may be absent.
   std::function<void()> alive = {};

@@ -31,6 +31,8 @@
 #include "device/measure/device_model.h"
 #include "device/measure/measure.h"
 #include "device/open_devices.h"
+#include "device/operators/open.h"
+#include "device/training/other_tasks.h"
 
 namespace ucudnn {
 namespace {
@@ -124,6 +126,19 @@ Status Work(Options options, const std::stop_token& asked_to_stop,
     if (ClocksOf(device.info()).sm_mhz > 0) model.load = kLoad;
     return MeasureDeviceModel(device, model, stop);
   };
+  // Opened by a device's thread when it first needs them.
+  std::map<const Device*, std::unique_ptr<Operators>> operators;
+  for (const auto& device : devices) operators[device.get()] = nullptr;
+  options.agent.measure_tasks =
+      [&operators](
+          Device& device, const OtherTasksCampaign& campaign,
+          const std::stop_token& stop) -> Result<std::vector<MeasuredPoint>> {
+    std::unique_ptr<Operators>& opened = operators.at(&device);
+    if (opened == nullptr) {
+      UCUDNN_ASSIGN_OR_RETURN(opened, OpenOperators(device));
+    }
+    return MeasureOtherTasks(device, *opened, campaign, stop);
+  };
   options.agent.alive = [&supervisor] { supervisor.Alive(); };
   UCUDNN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Link> link,
@@ -178,7 +193,8 @@ struct CommandLine {
   Options options;
   std::string config;
   CLI::App app{
-      "Measures convolutions on this node's devices for a coordinator."};
+      "Measures convolutions, and the other tasks of training, on this node's "
+      "devices for a coordinator."};
   CLI::App* daemon = &app;
 };
 

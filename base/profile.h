@@ -20,8 +20,10 @@
 //                           and batch was measured, and under what
 // `precision` is the one that the algorithm computes in. Rows of one point,
 // whatever else differs, are repeated measurements of it.
-// Rows whose algorithm is NONE are of tasks that are not convolutions; they
-// belong to base/training/task_times.h and are skipped here.
+// Rows whose algorithm is NONE are of tasks that are not convolutions: their
+// layer is the task's node, their op what base/training/task_times.h lists,
+// which reads them. Here those are read whose problem is of other tasks
+// (base/other_tasks.h); the others are skipped.
 
 #include <compare>
 #include <map>
@@ -80,6 +82,9 @@ struct KernelProfile {
 // Kernels in the order in which the file first names them.
 struct Profile {
   std::vector<KernelProfile> kernels;
+  // Tasks other than convolutions, which solvers do not look at. `id.layer` is
+  // the problem's text (base/other_tasks.h), points' algorithms are tasks.
+  std::vector<KernelProfile> others = {};
 };
 
 // Reads the CSV in `text` (already decompressed); `source` names it in

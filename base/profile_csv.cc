@@ -17,6 +17,7 @@
 #include "base/files/csv.h"
 #include "base/files/file.h"
 #include "base/median.h"
+#include "base/other_tasks.h"
 #include "base/profile.h"
 #include "base/text.h"
 
@@ -91,6 +92,18 @@ constexpr std::array kOriginColumns = {
                    return o.clocks.throttle;
                  }}};
 
+// The task's name of its node and op, and the other way around: the loss has
+// no node, and is its own op.
+std::string TaskNameOf(std::string_view node, std::string_view op) {
+  return node == op ? std::string(node) : fmt::format("{}.{}", node, op);
+}
+std::pair<std::string_view, std::string_view> NodeAndOpOf(
+    std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return {name, name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
 // What a row tells in optional columns; `point` has its numbers alone.
 struct Told {
   MeasuredPoint point;
@@ -131,8 +144,14 @@ class ProfileReader {
     return key_;
   }
 
+  // Whether the row is of tasks other than convolutions.
+  bool IsTask() const {
+    return csv_.Field(algorithm_columns_[0]) == kNoAlgorithm;
+  }
   Status ReadKernel();
   Status ReadAlgorithm();
+  // The number of the row's algorithm, or of its task's name.
+  Result<std::uint32_t> AlgorithmOfRow();
   Status ReadNumbers(MeasuredPoint* point);
   Status ReadOrigin(PointOrigin* origin);
   Status ReadCompleteness(BatchSize batch, KernelProfile* kernel);
@@ -194,13 +213,13 @@ Status ProfileReader::ReadHeader() {
 Result<bool> ProfileReader::ReadRow() {
   UCUDNN_ASSIGN_OR_RETURN(const bool more, csv_.Next());
   if (!more) return false;
-  if (csv_.Field(algorithm_columns_[0]) == kNoAlgorithm) return true;
+  if (IsTask() && !(problem_ && IsOtherTasks(csv_.Field(*problem_)))) {
+    return true;
+  }
   const auto [key, new_key] = kernel_keys_.Add(Key(kernel_columns_, problem_));
   if (new_key) UCUDNN_RETURN_IF_ERROR(ReadKernel());
   const std::uint32_t kernel = kernel_of_key_[key];
-  const auto [algorithm, new_algorithm] =
-      algorithm_keys_.Add(Key(algorithm_columns_));
-  if (new_algorithm) UCUDNN_RETURN_IF_ERROR(ReadAlgorithm());
+  UCUDNN_ASSIGN_OR_RETURN(const std::uint32_t algorithm, AlgorithmOfRow());
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t batch,
                           csv_.ReadInteger(batch_, 1, kMaxBatchSize.count()));
   UCUDNN_ASSIGN_OR_RETURN(const std::int64_t workspace,
@@ -229,13 +248,18 @@ Status ProfileReader::ReadKernel() {
   UCUDNN_RETURN_IF_ERROR(name(0, &id.device));
   UCUDNN_RETURN_IF_ERROR(name(1, &id.network));
   UCUDNN_RETURN_IF_ERROR(name(2, &id.layer));
-  UCUDNN_ASSIGN_OR_RETURN(id.op, csv_.Read(kernel_columns_[3], ParseConvOp));
+  if (IsTask()) {
+    UCUDNN_RETURN_IF_ERROR(csv_.Read(*problem_, ParseOtherTasks));
+    id.layer = csv_.Field(*problem_);
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(id.op, csv_.Read(kernel_columns_[3], ParseConvOp));
+  }
   UCUDNN_ASSIGN_OR_RETURN(id.precision,
                           csv_.Read(kernel_columns_[4], ParsePrecision));
   UCUDNN_ASSIGN_OR_RETURN(id.layout,
                           csv_.Read(kernel_columns_[5], ParseLayout));
   std::optional<ConvProblem> problem;
-  if (problem_ && !csv_.Field(*problem_).empty()) {
+  if (problem_ && !IsTask() && !csv_.Field(*problem_).empty()) {
     UCUDNN_ASSIGN_OR_RETURN(problem, csv_.Read(*problem_, ParseConvProblem));
     if (problem->layout != id.layout) {
       return csv_.At(*problem_,
@@ -256,10 +280,26 @@ Status ProfileReader::ReadKernel() {
   return {};
 }
 
+Result<std::uint32_t> ProfileReader::AlgorithmOfRow() {
+  // No algorithm is called NONE.
+  const auto [number, is_new] = algorithm_keys_.Add(
+      IsTask() ? Key(std::array{kernel_columns_[2], kernel_columns_[3],
+                                algorithm_columns_[2]},
+                     algorithm_columns_[0])
+               : Key(algorithm_columns_));
+  if (is_new) UCUDNN_RETURN_IF_ERROR(ReadAlgorithm());
+  return number;
+}
+
 Status ProfileReader::ReadAlgorithm() {
   Algorithm algorithm;
-  UCUDNN_ASSIGN_OR_RETURN(algorithm.name,
-                          csv_.Read(algorithm_columns_[0], ParseNonEmpty));
+  if (IsTask()) {
+    algorithm.name = TaskNameOf(csv_.Field(kernel_columns_[2]),
+                                csv_.Field(kernel_columns_[3]));
+  } else {
+    UCUDNN_ASSIGN_OR_RETURN(algorithm.name,
+                            csv_.Read(algorithm_columns_[0], ParseNonEmpty));
+  }
   algorithm.math = csv_.Field(algorithm_columns_[1]);
   UCUDNN_ASSIGN_OR_RETURN(algorithm.precision,
                           csv_.Read(algorithm_columns_[2], ParsePrecision));
@@ -375,6 +415,14 @@ Profile ProfileReader::Finish() {
       kernel.origins.clear();
     }
   }
+  const auto others =
+      std::stable_partition(profile_.kernels.begin(), profile_.kernels.end(),
+                            [](const KernelProfile& kernel) {
+                              return !IsOtherTasks(kernel.id.layer);
+                            });
+  profile_.others.assign(std::make_move_iterator(others),
+                         std::make_move_iterator(profile_.kernels.end()));
+  profile_.kernels.erase(others, profile_.kernels.end());
   return std::move(profile_);
 }
 
@@ -389,7 +437,8 @@ std::vector<OptionalColumn> OptionalColumns() {
   std::vector<OptionalColumn> columns;
   columns.push_back({"problem", [](const KernelProfile& kernel, std::size_t) {
                        return kernel.problem ? ToString(*kernel.problem)
-                                             : std::string();
+                              : IsOtherTasks(kernel.id.layer) ? kernel.id.layer
+                                                              : std::string();
                      }});
   for (const PointNumber& number : PointNumbers().subspan(1)) {
     columns.push_back(
@@ -436,12 +485,44 @@ std::vector<OptionalColumn> OptionalColumns() {
 
 // Whether the column says something of any point.
 bool Speaks(const OptionalColumn& column, const Profile& profile) {
-  for (const KernelProfile& kernel : profile.kernels) {
-    for (std::size_t i = 0; i < kernel.points.size(); ++i) {
-      if (!column.text(kernel, i).empty()) return true;
+  for (const auto* kernels : {&profile.kernels, &profile.others}) {
+    for (const KernelProfile& kernel : *kernels) {
+      for (std::size_t i = 0; i < kernel.points.size(); ++i) {
+        if (!column.text(kernel, i).empty()) return true;
+      }
     }
   }
   return false;
+}
+
+void AppendRows(const KernelProfile& kernel,
+                const std::vector<OptionalColumn>& more, std::string* csv) {
+  const bool tasks = IsOtherTasks(kernel.id.layer);
+  for (std::size_t i = 0; i < kernel.points.size(); ++i) {
+    const MeasuredPoint& point = kernel.points[i];
+    std::pair<std::string_view, std::string_view> of(kernel.id.layer,
+                                                     Name(kernel.id.op));
+    if (tasks) of = NodeAndOpOf(point.algorithm.name);
+    for (const std::string_view field :
+         {std::string_view(kernel.id.device),
+          std::string_view(kernel.id.network), of.first, of.second}) {
+      AppendCsvField(csv, field);
+      *csv += ',';
+    }
+    fmt::format_to(std::back_inserter(*csv), "{},{},{},",
+                   Name(point.algorithm.precision), Name(kernel.id.layout),
+                   point.batch.count());
+    AppendCsvField(csv, tasks ? kNoAlgorithm : point.algorithm.name);
+    *csv += ',';
+    AppendCsvField(csv, point.algorithm.math);
+    fmt::format_to(std::back_inserter(*csv), ",{},{}", point.workspace.count(),
+                   FormatMicroseconds(point.time));
+    for (const OptionalColumn& column : more) {
+      *csv += ',';
+      AppendCsvField(csv, column.text(kernel, i));
+    }
+    *csv += '\n';
+  }
 }
 
 }  // namespace
@@ -456,7 +537,7 @@ Result<Profile> ParseProfileCsv(std::string_view text,
     if (!more) break;
   }
   Profile profile = reader.Finish();
-  if (profile.kernels.empty()) {
+  if (profile.kernels.empty() && profile.others.empty()) {
     return Fail(Code::kInvalidArgument,
                 "{}: there is no row of a convolution; one or more "
                 "measurements are expected",
@@ -480,28 +561,8 @@ std::string ToCsv(const Profile& profile) {
   });
   for (const OptionalColumn& column : more) csv += "," + column.name;
   csv += '\n';
-  for (const KernelProfile& kernel : profile.kernels) {
-    for (std::size_t i = 0; i < kernel.points.size(); ++i) {
-      const MeasuredPoint& point = kernel.points[i];
-      AppendCsvField(&csv, kernel.id.device);
-      csv += ',';
-      AppendCsvField(&csv, kernel.id.network);
-      csv += ',';
-      AppendCsvField(&csv, kernel.id.layer);
-      fmt::format_to(std::back_inserter(csv), ",{},{},{},{},",
-                     Name(kernel.id.op), Name(point.algorithm.precision),
-                     Name(kernel.id.layout), point.batch.count());
-      AppendCsvField(&csv, point.algorithm.name);
-      csv += ',';
-      AppendCsvField(&csv, point.algorithm.math);
-      fmt::format_to(std::back_inserter(csv), ",{},{}", point.workspace.count(),
-                     FormatMicroseconds(point.time));
-      for (const OptionalColumn& column : more) {
-        csv += ',';
-        AppendCsvField(&csv, column.text(kernel, i));
-      }
-      csv += '\n';
-    }
+  for (const auto* kernels : {&profile.kernels, &profile.others}) {
+    for (const KernelProfile& kernel : *kernels) AppendRows(kernel, more, &csv);
   }
   return csv;
 }

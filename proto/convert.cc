@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "base/other_tasks.h"
+#include "base/text.h"
 #include "base/training/json.h"
 #include "proto/json.h"
 
@@ -190,10 +192,7 @@ PointOrigin OriginOf(const v1::Measurement& message) {
 
 std::vector<v1::Profile> ToProto(const Profile& profile) {
   std::vector<v1::Profile> messages;
-  std::set<std::pair<std::string, ConvProblem>> done;
-  for (const KernelProfile& kernel : profile.kernels) {
-    if (!kernel.problem) continue;
-    if (!done.emplace(kernel.id.device, *kernel.problem).second) continue;
+  const auto add = [&](const KernelProfile& kernel, std::string text) {
     auto message =
         std::ranges::find(messages, kernel.id.device, &v1::Profile::id);
     if (message == messages.end()) {
@@ -201,7 +200,7 @@ std::vector<v1::Profile> ToProto(const Profile& profile) {
       message->set_id(kernel.id.device);
     }
     v1::ProblemProfile& problem = *message->add_problems();
-    problem.set_problem(ToString(*kernel.problem));
+    problem.set_problem(std::move(text));
     for (std::size_t i = 0; i < kernel.points.size(); ++i) {
       *problem.add_measurements() =
           kernel.origins.empty() ? ToProto(kernel.points[i])
@@ -213,19 +212,38 @@ std::vector<v1::Profile> ToProto(const Profile& profile) {
       c.set_max_workspace_bytes(complete.max_workspace.count());
       c.set_driver(complete.driver);
     }
+  };
+  std::set<std::pair<std::string, ConvProblem>> done;
+  for (const KernelProfile& kernel : profile.kernels) {
+    if (!kernel.problem) continue;
+    if (!done.emplace(kernel.id.device, *kernel.problem).second) continue;
+    add(kernel, ToString(*kernel.problem));
   }
+  for (const KernelProfile& other : profile.others) add(other, other.id.layer);
   return messages;
 }
 
 Result<Profile> FromProto(const v1::Profile& message) {
   Profile profile;
   for (const v1::ProblemProfile& of_problem : message.problems()) {
-    UCUDNN_ASSIGN_OR_RETURN(const ConvProblem problem,
-                            ParseConvProblem(of_problem.problem()));
-    KernelProfile& kernel = profile.kernels.emplace_back();
-    kernel.id = {message.id(), "measured",        of_problem.problem(),
-                 problem.op,   problem.precision, problem.layout};
-    kernel.problem = problem;
+    const bool tasks = IsOtherTasks(of_problem.problem());
+    KernelProfile& kernel =
+        (tasks ? profile.others : profile.kernels).emplace_back();
+    kernel.id.device = message.id();
+    kernel.id.layer = of_problem.problem();
+    if (tasks) {
+      UCUDNN_ASSIGN_OR_RETURN(const OtherTasks other,
+                              ParseOtherTasks(of_problem.problem()));
+      kernel.id.network = other.network;
+      kernel.id.precision = other.precision;
+    } else {
+      UCUDNN_ASSIGN_OR_RETURN(kernel.problem,
+                              ParseConvProblem(of_problem.problem()));
+      kernel.id.network = "measured";
+      kernel.id.op = kernel.problem->op;
+      kernel.id.precision = kernel.problem->precision;
+      kernel.id.layout = kernel.problem->layout;
+    }
     for (const v1::Measurement& measurement : of_problem.measurements()) {
       UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point, FromProto(measurement));
       kernel.points.push_back(std::move(point));

@@ -30,6 +30,7 @@ v1::WorkspacePlan ToProto(const WorkspacePlan& plan) {
   if (plan.undivided_time) {
     message.set_undivided_time_ns(plan.undivided_time->count());
   }
+  message.set_other_time_ns(plan.other_time.count());
   message.set_total_workspace_bytes(plan.total_workspace.count());
   message.set_concurrency(plan.concurrency);
   for (const KernelPlan& kernel : plan.kernels) {
@@ -115,6 +116,7 @@ v1::Plan ToProto(const JobPlan& plan) {
   message.set_lower_bound_ns(plan.lower_bound.count());
   message.set_optimal(plan.optimal);
   message.set_cut_off(plan.cut_off);
+  message.set_whole_steps(CountsWholeSteps(plan));
   if (plan.undivided) message.set_undivided_ns(plan.undivided->count());
   if (plan.under_load) message.set_under_load_ns(plan.under_load->count());
   const std::vector<std::size_t> owners = WorkspaceOwners(plan.ranks);

@@ -102,6 +102,15 @@ Error WhyNoPlan(const JointProblem& problem, const AssignProblem& assign,
   return why;
 }
 
+// The time of everything that is not a convolution, for `batch` images.
+Nanoseconds RestOf(const JointKind& kind, BatchSize batch) {
+  const Nanoseconds other =
+      kind.others.empty()
+          ? Nanoseconds(0)
+          : kind.others.at(static_cast<std::size_t>(batch.count()));
+  return kind.fixed + kind.per_image * batch.count() + other;
+}
+
 }  // namespace
 
 Result<std::vector<BatchCost>> IterationTimes(
@@ -116,12 +125,18 @@ Result<std::vector<BatchCost>> IterationTimes(
   if (kind.kernels.kernels.empty()) {
     return Fail(Code::kInvalidArgument, "there is no kernel to plan for");
   }
-  if (kind.fixed.count() < 0 || kind.per_image.count() < 0) {
+  const auto negative = [](Nanoseconds time) { return time.count() < 0; };
+  if (negative(kind.fixed) || negative(kind.per_image) ||
+      std::any_of(kind.others.begin(), kind.others.end(), negative)) {
     return Fail(Code::kInvalidArgument,
                 "the time of what is not convolution is negative");
   }
+  // The sum of three stays below 2^63.
   if (kind.fixed.count() > kMostStepTime ||
-      kind.per_image.count() > kMostStepTime / largest.count()) {
+      kind.per_image.count() > kMostStepTime / largest.count() ||
+      std::any_of(kind.others.begin(), kind.others.end(), [](Nanoseconds time) {
+        return time.count() > kMostStepTime;
+      })) {
     return Fail(Code::kOutOfRange,
                 "the time of what is not convolution exceeds 2^61 ns");
   }
@@ -142,8 +157,7 @@ Result<std::vector<BatchCost>> IterationTimes(
   for (const BatchSize batch : batches) {
     const auto place = static_cast<std::size_t>(batch.count());
     const std::int64_t time = totals.times[place];
-    const std::int64_t rest =
-        kind.fixed.count() + kind.per_image.count() * batch.count();
+    const std::int64_t rest = RestOf(kind, batch).count();
     if (time < 0 || time > kMostStepTime - rest) continue;
     const Bytes memory = kind.needs.empty()
                              ? Bytes(0)

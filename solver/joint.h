@@ -5,7 +5,8 @@
 // each divides its share into micro-batches. A GPU's time for a batch is that
 // of its optimally divided kernels plus that of everything else:
 //
-//   t_gb = fixed + per_image * b + T(b),   T(b) by WR, or by WS
+//   t_gb = rest(b) + T(b),   T(b) by WR, or by WS
+//   rest(b) = fixed + per_image * b + others[b]
 //
 // Source: mu-cuDNN (CLUSTER 2018), section III-E over III-B. Exact for these
 // times, since how a GPU divides its share does not depend on the shares of
@@ -40,6 +41,8 @@ struct JointKind {
   // The time of everything that is not a convolution.
   Nanoseconds fixed{0};
   Nanoseconds per_image{0};
+  // More of it by batch, up to the largest, none negative; empty: none.
+  std::vector<Nanoseconds> others = {};
   // The device's memory, and what an iteration needs of it besides workspace,
   // by batch; empty: it does not matter. A batch needs the sum of this and the
   // largest workspace of its kernels, which run one after the other.
@@ -73,10 +76,10 @@ struct JointPlan {
 // The times of one kind for batches up to `largest`, restricted to `shares`
 // unless that is empty, and the memory that they need, if `needs` tells. Omits
 // batches without a plan. Equal kernels share a
-// curve. `needs` is empty or
-// has every batch up to `largest`. Errors of SolveWrCurve, or SolveWs;
-// kInvalidArgument if `fixed` or `per_image` is negative; kOutOfRange if times
-// sum to more than 2^61 ns.
+// curve. `needs` and `others` are empty or
+// have every batch up to `largest`. Errors of SolveWrCurve, or SolveWs;
+// kInvalidArgument if `fixed`, `per_image` or one of `others` is negative;
+// kOutOfRange if times sum to more than 2^61 ns.
 Result<std::vector<BatchCost>> IterationTimes(
     const JointKind& kind, BatchSize largest,
     std::span<const BatchSize> shares);

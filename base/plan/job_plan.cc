@@ -32,6 +32,14 @@ Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory) {
   return {};
 }
 
+bool CountsWholeSteps(const JobPlan& plan) {
+  return plan.request.memory || !plan.request.step.empty() ||
+         std::any_of(plan.ranks.begin(), plan.ranks.end(),
+                     [](const RankPlan& rank) {
+                       return rank.workspace->other_time > Nanoseconds(0);
+                     });
+}
+
 const DeviceMemoryPlan* MemoryPlanOf(const JobPlan& plan, std::size_t rank) {
   const RankPlan& of = plan.ranks[rank];
   const Bytes budget = of.memory ? of.memory->budget : Bytes(0);

@@ -113,8 +113,8 @@ struct JobPlan {
   std::int64_t revision = 0;
   JobRequest request;
   std::int64_t network_revision = 0;
-  // The slowest rank's time for the convolutions of one iteration; 0 if
-  // nothing was measured.
+  // The slowest rank's time for the convolutions of one iteration, or for all
+  // of its tasks (CountsWholeSteps); 0 if nothing was measured.
   Nanoseconds predicted{0};
   Nanoseconds lower_bound{0};
   bool optimal = false;
@@ -135,6 +135,9 @@ struct JobPlan {
 
   friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
+
+// Whether the plan's times are of whole steps, not of convolutions alone.
+bool CountsWholeSteps(const JobPlan& plan);
 
 // "6GiB" or "6GiB,2GiB": the budget of all ranks, or of each. Errors of
 // ParseBytes.

@@ -69,6 +69,9 @@ struct WorkspacePlan {
   Nanoseconds lower_bound{0};  // no plan under the limit is faster
   bool optimal = false;        // total_time equals lower_bound
   std::optional<Nanoseconds> undivided_time;  // absent where a kernel has none
+  // The part of these times in which tasks run that are not kernels; 0 where
+  // they are of kernels alone, or of a memory plan or a framework's step.
+  Nanoseconds other_time{0};
   // WR and WD: the sum over kernels, each having a segment of its own. An arena
   // that kernels share: its extent.
   Bytes total_workspace;

@@ -58,6 +58,7 @@ Status ReadWorkspacePlan(const Json& json, std::string path,
   object.Read("batch", &plan->batch);
   object.Read("workspace_limit_bytes", &plan->workspace_limit);
   object.Read("total_time_us", &plan->total_time);
+  object.ReadOptional("other_time_us", &plan->other_time);
   object.Read("lower_bound_us", &plan->lower_bound);
   object.Read("optimal", &plan->optimal);
   object.ReadOptional("undivided_time_us", &plan->undivided_time);
@@ -231,6 +232,9 @@ Json ToJson(const WorkspacePlan& plan) {
   json["lower_bound_us"] = Microseconds(plan.lower_bound);
   json["optimal"] = plan.optimal;
   json["undivided_time_us"] = OptionalTime(plan.undivided_time);
+  if (plan.other_time > Nanoseconds(0)) {
+    json["other_time_us"] = Microseconds(plan.other_time);
+  }
   json["total_workspace_bytes"] = plan.total_workspace.count();
   if (!plan.concurrency.empty()) json["concurrency"] = plan.concurrency;
   Json kernels = Json::array();

@@ -24,6 +24,13 @@ inline constexpr std::string_view kPredictionNote =
     "predicted times and shares count convolutions only; they do not consider "
     "the GPUs' memory";
 
+inline constexpr std::string_view kWholeSteps = "predicted (whole step)";
+// The same above a column.
+inline constexpr std::string_view kWholeStepsHeading = "PREDICTED (WHOLE STEP)";
+inline constexpr std::string_view kWholeStepsNote =
+    "predicted times and shares count whole steps, as tasks measured alone "
+    "take";
+
 // "8 × 32, FFT + 1 × 4, GEMM"; equal neighbours are told as one.
 inline std::string DivisionText(const std::vector<MicroBatch>& parts) {
   std::string text;

@@ -107,6 +107,7 @@ Status Validate(const WorkspacePlan& plan) {
   UCUDNN_RETURN_IF_ERROR(IsSize("workspace_limit_bytes", plan.workspace_limit));
   UCUDNN_RETURN_IF_ERROR(IsTime("total_time_us", plan.total_time));
   UCUDNN_RETURN_IF_ERROR(IsTime("lower_bound_us", plan.lower_bound));
+  UCUDNN_RETURN_IF_ERROR(IsTime("other_time_us", plan.other_time));
   if (plan.undivided_time) {
     UCUDNN_RETURN_IF_ERROR(IsTime("undivided_time_us", *plan.undivided_time));
   }

@@ -21,12 +21,6 @@ std::optional<ConvOp> OpOf(TaskKind kind) {
   }
 }
 
-// The node of a task, "conv1" of "conv1.forward": several nodes may be in one
-// layer.
-std::string_view NodeOf(const Task& task) {
-  return std::string_view(task.name).substr(0, task.name.rfind('.'));
-}
-
 }  // namespace
 
 Status SetDevice(const DeviceModel& device, TrainingGraph* graph) {

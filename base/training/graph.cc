@@ -1,6 +1,8 @@
 #include "base/training/graph.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -85,11 +87,33 @@ std::string_view Name(TaskKind kind) {
   return "?";
 }
 
+std::string_view NodeOf(const Task& task) {
+  return std::string_view(task.name).substr(0, task.name.rfind('.'));
+}
+
+Nanoseconds TimeOnLine(const std::vector<TaskTimeAt>& line, BatchSize batch) {
+  const auto after = std::lower_bound(
+      line.begin(), line.end(), batch,
+      [](const TaskTimeAt& at, BatchSize b) { return at.batch < b; });
+  const auto between = [&](const TaskTimeAt& from, const TaskTimeAt& to) {
+    const std::int64_t span = to.batch.count() - from.batch.count();
+    const std::int64_t part = batch.count() - from.batch.count();
+    const Nanoseconds more = to.time - from.time;
+    return from.time + more / span * part + more % span * part / span;
+  };
+  if (after == line.end()) return between({BatchSize(0), {}}, line.back());
+  if (after == line.begin() || after->batch == batch) return after->time;
+  return between(*std::prev(after), *after);
+}
+
 std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
                               BatchSize batch) {
   const TaskWork& work = task.work;
   const DeviceModel& device = graph.device;
   if (work.fixed) return {{{}, Bytes(0), *work.fixed}};
+  if (!work.line.empty()) {
+    return {{{}, Bytes(0), TimeOnLine(work.line, batch)}};
+  }
   std::vector<TaskCost> costs;
   if (!work.measured.empty()) {
     // An update costs the same at any batch.

@@ -95,6 +95,19 @@ struct TaskCost {
   friend bool operator==(const TaskCost&, const TaskCost&) = default;
 };
 
+// What a task without algorithms was measured to take.
+struct TaskTimeAt {
+  BatchSize batch;
+  Nanoseconds time{0};
+
+  friend bool operator==(const TaskTimeAt&, const TaskTimeAt&) = default;
+};
+
+// The time on the line between two measured batches, by rising batch and at
+// least one. Below the first it is that of the first; beyond the last it grows
+// with the batch.
+Nanoseconds TimeOnLine(const std::vector<TaskTimeAt>& line, BatchSize batch);
+
 // What a task costs on any batch; see CostsAt.
 struct TaskWork {
   // Of convolutions and Gemm; the cost of other tasks follows from their bytes.
@@ -104,6 +117,9 @@ struct TaskWork {
   // Measurements, which replace the estimate: by batch, and of tasks that have
   // algorithms by algorithm and workspace.
   std::vector<MeasuredPoint> measured;
+  // Of a task without algorithms, instead of these: its time at any batch is on
+  // this line, unless it is empty.
+  std::vector<TaskTimeAt> line = {};
   // A fixed time, which overrides everything else.
   std::optional<Nanoseconds> fixed;
 
@@ -141,6 +157,10 @@ struct Task {
   friend bool operator==(const Task&, const Task&) = default;
 };
 
+// The node of a task, "conv1" of "conv1.forward": several nodes may be in one
+// layer.
+std::string_view NodeOf(const Task& task);
+
 // A layer as planners count it: a node of the model with the activations that
 // run in place on its output.
 struct TrainingLayer {
@@ -166,10 +186,10 @@ struct TrainingGraph {
 
 // The Pareto front of ways to run `task` undivided on `batch` images: in order
 // of increasing workspace and strictly decreasing time, so that the first needs
-// the least memory and the last is the fastest. Measured points of exactly this
-// batch if the task has measurements (none, if this batch was not measured),
-// else the device model's estimates. The names of algorithms are unique among
-// them.
+// the least memory and the last is the fastest. The time on the line if the
+// task has one; measured points of exactly this batch if it has measurements
+// (none, if this batch was not measured); else the device model's estimates.
+// The names of algorithms are unique among them.
 std::vector<TaskCost> CostsAt(const TrainingGraph& graph, const Task& task,
                               BatchSize batch);
 

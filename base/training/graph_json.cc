@@ -213,11 +213,6 @@ class GraphReader {
     return object.status();
   }
 
-  // The node's name, "conv1" of "conv1.forward".
-  static std::string_view NodeOf(const Task& task) {
-    return std::string_view(task.name).substr(0, task.name.rfind('.'));
-  }
-
   TrainingGraph graph_;
   std::map<std::string, std::size_t> blocks_;
   std::map<std::string, std::size_t> layers_;

@@ -14,13 +14,14 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::array<std::string_view, 5> kOps = {
-    "forward", "backward", "backward_filter", "backward_data", "update"};
+constexpr std::array<std::string_view, 6> kOps = {
+    "forward",         "loss",          "backward",
+    "backward_filter", "backward_data", "update"};
 
 Result<std::string_view> ParseOp(std::string_view field) {
   if (std::find(kOps.begin(), kOps.end(), field) != kOps.end()) return field;
   return Fail(Code::kInvalidArgument,
-              "'{}' is not a task; forward, backward, backward_filter, "
+              "'{}' is not a task; forward, loss, backward, backward_filter, "
               "backward_data or update is accepted",
               Excerpt(field));
 }

@@ -3,7 +3,7 @@
 
 // Measured times of tasks other than convolutions: the rows of a profile
 // (base/profile.h) whose algorithm is NONE. Their layer is the node's name,
-// their op forward, backward, backward_filter, backward_data or update.
+// their op forward, loss, backward, backward_filter, backward_data or update.
 
 #include <string>
 #include <string_view>

@@ -17,24 +17,22 @@
 namespace ucudnn {
 namespace {
 
-// The time of the plan that the points measured by now give.
-Result<Nanoseconds> Predict(Store& store, const JobRequest& request,
-                            std::int64_t network_revision) {
+// The plan that the points measured by now give.
+Result<JobPlan> Predict(Store& store, const JobRequest& request,
+                        std::int64_t network_revision) {
   UCUDNN_ASSIGN_OR_RETURN(
       PlanInputs inputs,
       LookUp(store.agents, store.networks, request, network_revision));
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
-  UCUDNN_ASSIGN_OR_RETURN(
-      const JobPlan plan,
-      MakePlan(inputs.network, inputs.request, inputs.profiles, *inputs.plain,
-               inputs.concurrency));
-  return plan.predicted;
+  return MakePlan(inputs.network, inputs.request, inputs.profiles,
+                  *inputs.plain, inputs.concurrency, inputs.tasks);
 }
 
 // Whether it is enough to tell people.
-bool Gains(Nanoseconds now, Nanoseconds predicted) {
-  return static_cast<double>(predicted.count()) <
-         0.99 * static_cast<double>(now.count());
+bool Gains(const JobPlan& now, const JobPlan& more) {
+  return CountsWholeSteps(now) == CountsWholeSteps(more) &&
+         static_cast<double>(more.predicted.count()) <
+             0.99 * static_cast<double>(now.predicted.count());
 }
 
 }  // namespace
@@ -46,7 +44,7 @@ Result<std::vector<GainByIdle>> JobService::GainsWith(
   // What memory plans would gain is known after a search only.
   // Steps are seldom of kinds that agents offer.
   if (plan.request.memory || !plan.request.step.empty()) return gains;
-  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds now,
+  UCUDNN_ASSIGN_OR_RETURN(const JobPlan now,
                           Predict(store_, plan.request, plan.network_revision));
   for (const auto& [kind, count] : idle) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
@@ -54,14 +52,14 @@ Result<std::vector<GainByIdle>> JobService::GainsWith(
     more.device_kinds.insert(more.device_kinds.end(),
                              static_cast<std::size_t>(count), kind);
     const auto predicted = Predict(store_, more, plan.network_revision);
-    // Most often, nothing is measured on that kind.
+    // Most often, nothing is measured on that kind, or not all tasks are.
     if (!predicted || !Gains(now, *predicted)) continue;
-    gains.push_back({kind, count, now, *predicted});
+    gains.push_back({kind, count, now.predicted, predicted->predicted});
     spdlog::info(
         "event=idle_devices job={} kind={} devices={} predicted_now_us={} "
         "predicted_us={}",
-        Quoted(job.id), Quoted(kind), count, now.count() / 1000,
-        predicted->count() / 1000);
+        Quoted(job.id), Quoted(kind), count, now.predicted.count() / 1000,
+        predicted->predicted.count() / 1000);
   }
   return gains;
 }

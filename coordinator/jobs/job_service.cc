@@ -390,9 +390,9 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
   UCUDNN_ASSIGN_OR_RETURN(*job.mutable_request(), RequestOf(details.job));
   // By revision and rank.
   std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> predicted;
+  // What no step is shorter than: a framework may run other tasks faster.
+  std::map<std::pair<std::int64_t, std::int64_t>, Nanoseconds> least;
   std::set<std::pair<std::int64_t, std::int64_t>> without_images;
-  // Convolutions bound a step from below; what whole ones took does not.
-  bool bounds = true;
   for (const JobRevisionRecord& record : details.revisions) {
     *job.add_revisions() = ToProto(record);
     if (record.offered == Offered::kToAdopt) {
@@ -405,7 +405,7 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
     UCUDNN_ASSIGN_OR_RETURN(const JobPlan plan, plans_.OutlineOf(*record.plan));
     if (record.revision == details.job.revision) {
       *job.mutable_request() = ucudnn::ToProto(plan.request);
-      bounds = plan.request.step.empty();
+      job.set_whole_steps(CountsWholeSteps(plan));
     }
     for (std::size_t r = 0; r < plan.ranks.size(); ++r) {
       const std::pair place(record.revision, static_cast<std::int64_t>(r));
@@ -413,6 +413,9 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
       // Its steps only wait for the others'.
       if (rank.batch == BatchSize(0)) without_images.insert(place);
       predicted[place] = rank.workspace->total_time;
+      if (plan.request.step.empty()) {
+        least[place] = rank.workspace->total_time - rank.workspace->other_time;
+      }
     }
   }
   if (details.job.state == JobState::kRunning) {
@@ -436,7 +439,7 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
     if (record.rank >= job.ranks_size()) continue;
     const StepHistory history = HistoryOf(record.kept);
     const StepSummary& summary = history.last;
-    const Nanoseconds expected = predicted[{record.revision, record.rank}];
+    const std::pair place(record.revision, record.rank);
     v1::StepTimes& steps =
         *job.mutable_ranks(static_cast<int>(record.rank))->add_steps();
     steps.set_revision(record.revision);
@@ -445,16 +448,15 @@ Result<v1::Job> JobService::JobOf(const JobDetails& details) {
     steps.set_last_ns(summary.last.count());
     steps.set_median_ns(summary.median.count());
     steps.set_p90_ns(summary.p90.count());
-    steps.set_predicted_ns(expected.count());
+    steps.set_predicted_ns(predicted[place].count());
     steps.set_first_median_ns(
         history.first_median.value_or(Nanoseconds(0)).count());
     if (record.revision != details.job.revision ||
-        without_images.contains({record.revision, record.rank})) {
+        without_images.contains(place)) {
       continue;
     }
-    if (const auto drift =
-            Drift(record.rank, history, bounds ? expected : Nanoseconds(0),
-                  context_.options()->drift_tolerance)) {
+    if (const auto drift = Drift(record.rank, history, least[place],
+                                 context_.options()->drift_tolerance)) {
       job.add_drift(*drift);
     }
   }

@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "base/conv_problem.h"
 #include "base/service/log.h"
 #include "proto/convert.h"
 #include "ucudnn/v1/agent.pb.h"
@@ -103,10 +102,10 @@ Status CrossChecking::Lease(const DeviceRecord& device, int max_count,
 Result<CompletionResult> CrossChecking::Complete(TaskCompletion completion) {
   const std::string kind = completion.identity.kind;
   const std::string& problem = completion.identity.problem;
-  if (const auto parsed = ParseConvProblem(problem)) {
+  if (const auto work = WorkOf(problem)) {
     const std::lock_guard lock(mutex_);
     UCUDNN_ASSIGN_OR_RETURN(const Kept* kept, Keep(kind));
-    const auto alike = kept->alike.find({parsed->op, parsed->precision});
+    const auto alike = kept->alike.find(*work);
     if (alike == kept->alike.end() || alike->second < kCrossChecksPerOp) {
       completion.cross_check = ChooseCrossCheck(
           kind, problem, completion.points, kept->checks.points);
@@ -173,9 +172,7 @@ Result<CrossChecking::Kept*> CrossChecking::Keep(const std::string& kind) {
                           store_.measurements.LoadCrossChecks(kind));
   kept.checks.points = std::move(loaded.points);
   for (const CrossCheck& point : kept.checks.points) {
-    if (const auto problem = ParseConvProblem(point.problem)) {
-      ++kept.alike[{problem->op, problem->precision}];
-    }
+    if (const auto work = WorkOf(point.problem)) ++kept.alike[*work];
   }
   for (const CrossCheckMeasurement& m : loaded.measurements) kept.Add(m);
   kept.compared = CompareDevices(kept.checks);

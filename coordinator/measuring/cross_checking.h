@@ -57,7 +57,7 @@ class CrossChecking {
     // Of which measurements are each device's, by position.
     std::map<std::string, std::vector<std::size_t>> of_device;
     // How many there are of each operation and precision.
-    std::map<std::pair<ConvOp, Precision>, std::ptrdiff_t> alike;
+    std::map<CheckedWork, std::ptrdiff_t> alike;
     std::vector<DeviceComparison> compared;
     std::size_t new_since = 0;  // measurements added since they were compared
     std::int64_t sequence = 0;  // of the last measurement

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/accuracy.h"
+#include "base/other_tasks.h"
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
@@ -32,6 +33,21 @@ Status AddKnown(AgentStore& agents, MeasurementStore& measurements,
     SpreadErrors(&points);
     for (const MeasuredPoint& point : points) {
       if (point.batch <= key.batch) *task->add_known() = ucudnn::ToProto(point);
+    }
+  }
+  return {};
+}
+
+// Adds the models of the networks whose tasks are to be measured.
+Status AddNetworks(NetworkStore& networks, v1::LeaseTasksResponse* response) {
+  for (const v1::Task& task : response->tasks()) {
+    if (!IsOtherTasks(task.problem())) continue;
+    UCUDNN_ASSIGN_OR_RETURN(const OtherTasks tasks,
+                            ParseOtherTasks(task.problem()));
+    if (response->networks().contains(tasks.network)) continue;
+    UCUDNN_ASSIGN_OR_RETURN(auto source, networks.FindSource(tasks.network));
+    if (source) {
+      (*response->mutable_networks())[tasks.network] = *std::move(source);
     }
   }
   return {};
@@ -67,6 +83,7 @@ Result<v1::LeaseTasksResponse> MeasuringService::LeaseTasks(
     if (response.tasks_size() > 0) {
       UCUDNN_ASSIGN_OR_RETURN(const std::string epoch, store_.Epoch());
       for (v1::Task& task : *response.mutable_tasks()) task.set_epoch(epoch);
+      UCUDNN_RETURN_IF_ERROR(AddNetworks(store_.networks, &response));
       return response;
     }
   }
@@ -97,6 +114,7 @@ Result<v1::LeaseTasksResponse> MeasuringService::LeaseTasks(
           AddKnown(store_.agents, store_.measurements, task.key, &t));
     }
   }
+  UCUDNN_RETURN_IF_ERROR(AddNetworks(store_.networks, &response));
   return response;
 }
 

@@ -174,22 +174,29 @@ Status Refine(Store& store, const Asking& asking, PlanInputs* inputs,
   while (queue->ended() && !inputs->request.memory) {
     UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, inputs));
     auto plan = MakePlan(inputs->network, inputs->request, inputs->profiles,
-                         *inputs->plain, inputs->concurrency);
+                         *inputs->plain, inputs->concurrency, inputs->tasks);
     // CreatePlan meets the same error and returns it.
     if (!plan) return {};
     for (const RankPlan& rank : plan->ranks) {
       chosen.emplace(rank.device_kind, rank.batch);
     }
-    std::vector<Need> needs = NeedsOf(inputs->network, inputs->request, chosen);
+    std::vector<Need> needs = inputs->NeedsWith(chosen);
     if (needs.size() == inputs->needs.size()) {
       inputs->plan = *std::move(plan);
       return {};
     }
     std::set<KindBatch> known;
-    for (const Need& need : inputs->needs) known.emplace(need.kind, need.batch);
+    const auto is_conv = [&](const Need& need) {
+      return need.problem != inputs->tasks.problem;
+    };
+    for (const Need& need : inputs->needs) {
+      if (is_conv(need)) known.emplace(need.kind, need.batch);
+    }
     std::vector<Need> added;
     for (const Need& need : needs) {
-      if (!known.contains({need.kind, need.batch})) added.push_back(need);
+      if (is_conv(need) && !known.contains({need.kind, need.batch})) {
+        added.push_back(need);
+      }
     }
     inputs->needs = std::move(needs);
     UCUDNN_RETURN_IF_ERROR(Look(store.tasks, *inputs, asking, added, queue));

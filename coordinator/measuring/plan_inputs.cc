@@ -42,6 +42,16 @@ Result<std::string> OnlyKind(AgentStore& agents) {
 
 }  // namespace
 
+std::vector<Need> PlanInputs::NeedsWith(
+    const std::set<KindBatch>& chosen) const {
+  std::vector<Need> all = NeedsOf(network, request, chosen);
+  for (Need& need : NeedsOf(tasks, request)) {
+    if (online.contains(need.kind)) all.push_back(std::move(need));
+  }
+  std::ranges::stable_sort(all, std::ranges::greater(), &Need::batch);
+  return all;
+}
+
 std::set<std::string> PlanInputs::Kinds() const {
   return {request.device_kinds.begin(), request.device_kinds.end()};
 }
@@ -49,6 +59,8 @@ std::set<std::string> PlanInputs::Kinds() const {
 std::set<std::string> PlanInputs::Problems() const {
   std::set<std::string> problems;
   for (const Need& need : needs) problems.insert(need.problem);
+  // Plans take what is known of them, also where it is not waited for.
+  if (tasks.measured()) problems.insert(tasks.problem);
   return problems;
 }
 
@@ -94,10 +106,15 @@ Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
                 "smaller batch or the policy adaptive",
                 count, kMaxTasksPerPlan);
   }
-  inputs.needs = NeedsOf(inputs.network, inputs.request);
   for (const std::string& kind : inputs.Kinds()) {
     UCUDNN_ASSIGN_OR_RETURN(inputs.drivers[kind], DriversOf(agents, kind));
   }
+  UCUDNN_ASSIGN_OR_RETURN(const auto kinds_known, agents.ListKinds());
+  for (const KindSummary& kind : kinds_known) {
+    if (kind.usable > 0) inputs.online.insert(ToString(kind.kind));
+  }
+  inputs.tasks = StepTasksOf(inputs.record, inputs.network, inputs.request);
+  inputs.needs = inputs.NeedsWith({});
   return inputs;
 }
 
@@ -134,7 +151,7 @@ Status LoadProfiles(MeasurementStore& measurements, PlanInputs* inputs) {
     for (auto& [problem, points] : profiles) {
       // An algorithm is as inexact as at the batches that are not needed.
       SpreadErrors(&points);
-      if (all) continue;
+      if (all || problem == inputs->tasks.problem) continue;
       std::erase_if(points, [&](const MeasuredPoint& point) {
         return !sizes.contains(point.batch);
       });

@@ -24,8 +24,10 @@ struct PlanInputs {
   JobRequest request;
   Network network;
   NetworkRecord record;  // of the network
+  StepTasks tasks;       // of the network, beside its convolutions
   // The drivers of each kind's devices online.
   std::map<std::string, std::vector<std::string>> drivers;
+  std::set<std::string> online;  // kinds with a device that takes tasks
   std::vector<Need> needs;
   // What LoadProfiles has loaded, and for which batches.
   KindProfiles profiles;
@@ -38,6 +40,9 @@ struct PlanInputs {
   // that failed or it is to hold memory plans.
   std::optional<JobPlan> plan;
 
+  // The convolutions' needs, and those of the other tasks on kinds that are
+  // online: others are not waited for.
+  std::vector<Need> NeedsWith(const std::set<KindBatch>& chosen) const;
   std::set<std::string> Kinds() const;
   std::set<std::string> Problems() const;
 };

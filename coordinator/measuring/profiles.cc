@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/device_kind.h"
+#include "base/other_tasks.h"
 #include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
@@ -151,7 +152,7 @@ Result<v1::ProfileSummary> MeasuringService::PutProfile(
   std::vector<Measurement> measurements;
   std::vector<CompleteBatch> complete;
   for (const v1::ProblemProfile& profile : request.problems()) {
-    if (const auto problem = ParseConvProblem(profile.problem()); !problem) {
+    if (const Status problem = CheckProblem(profile.problem()); !problem) {
       return Within("problem", problem.error());
     }
     for (const v1::Measurement& message : profile.measurements()) {

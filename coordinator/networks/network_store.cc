@@ -122,4 +122,17 @@ Result<NetworkRecord> NetworkStore::GetNetwork(
   });
 }
 
+Result<std::optional<std::string>> NetworkStore::FindSource(
+    const std::string& hash) {
+  using Source = std::optional<std::string>;
+  return database_.Read([&](SqlTransaction& sql) -> Result<Source> {
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto rows,
+        sql.Query("SELECT source FROM network_revisions WHERE hash = $1 "
+                  "LIMIT 1",
+                  {hash}));
+    return rows.empty() ? Source() : Source(rows.at(0).Bytes(0));
+  });
+}
+
 }  // namespace ucudnn

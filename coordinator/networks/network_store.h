@@ -51,6 +51,8 @@ class NetworkStore {
   Result<NetworkRecord> GetNetwork(
       const std::string& name,
       std::optional<std::int64_t> revision = std::nullopt);
+  // The file of any revision with this hash; absent if there is none.
+  Result<std::optional<std::string>> FindSource(const std::string& hash);
 
   // Deletes all revisions of the network and records the action. Later
   // revisions of this name count on. kNotFound.

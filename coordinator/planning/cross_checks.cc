@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/conv_problem.h"
+#include "base/other_tasks.h"
 
 namespace ucudnn {
 namespace {
@@ -107,20 +108,28 @@ DeviceComparison Judge(const std::string& device, Precision precision,
 
 }  // namespace
 
+std::optional<CheckedWork> WorkOf(const std::string& problem) {
+  if (const auto tasks = ParseOtherTasks(problem)) {
+    return CheckedWork{std::nullopt, tasks->precision};
+  }
+  const auto conv = ParseConvProblem(problem);
+  if (!conv) return std::nullopt;
+  return CheckedWork{conv->op, conv->precision};
+}
+
 std::optional<CrossCheck> ChooseCrossCheck(
     const std::string& kind, const std::string& problem,
     std::span<const MeasuredPoint> points, std::span<const CrossCheck> known) {
-  const auto parsed = ParseConvProblem(problem);
-  if (!parsed) return std::nullopt;
-  const auto alike = std::ranges::count_if(known, [&](const auto& check) {
-    const auto other = ParseConvProblem(check.problem);
-    return other && other->op == parsed->op &&
-           other->precision == parsed->precision;
-  });
+  const std::optional<CheckedWork> work = WorkOf(problem);
+  if (!work) return std::nullopt;
+  const auto alike = std::ranges::count_if(
+      known, [&](const auto& check) { return WorkOf(check.problem) == work; });
   if (alike >= kCrossChecksPerOp) return std::nullopt;
   const MeasuredPoint* best = nullptr;
-  const auto per_image = [](const MeasuredPoint& p) {
-    return static_cast<double>(p.time.count()) /
+  // Of the many tasks of a network, the shortest are mostly noise.
+  const double sign = work->op ? 1 : -1;
+  const auto per_image = [&](const MeasuredPoint& p) {
+    return sign * static_cast<double>(p.time.count()) /
            static_cast<double>(p.batch.count());
   };
   for (const MeasuredPoint& point : points) {
@@ -178,8 +187,8 @@ std::vector<DeviceComparison> CompareDevices(const KindCrossChecks& checks) {
   }
   std::map<std::int64_t, Precision> precisions;
   for (const CrossCheck& point : checks.points) {
-    if (const auto problem = ParseConvProblem(point.problem)) {
-      precisions[point.id] = problem->precision;
+    if (const auto work = WorkOf(point.problem)) {
+      precisions[point.id] = work->precision;
     }
   }
   std::map<std::string, std::map<Precision, std::vector<Difference>>> all;

@@ -66,15 +66,26 @@ struct CrossCheckMeasurement {
                          const CrossCheckMeasurement&) = default;
 };
 
+// What a problem is of: an operation, or tasks other than convolutions, in a
+// precision. Devices are compared by as many points of each.
+struct CheckedWork {
+  std::optional<ConvOp> op;
+  Precision precision = Precision::kFp32;
+
+  friend auto operator<=>(const CheckedWork&, const CheckedWork&) = default;
+};
+// Absent if it is no problem.
+std::optional<CheckedWork> WorkOf(const std::string& problem);
+
 struct KindCrossChecks {
   std::vector<CrossCheck> points;                   // by id
   std::vector<CrossCheckMeasurement> measurements;  // by check, device, round
 };
 
 // Chooses a cross-check among the points just measured of `problem`: the one
-// with the least time per image of those that are cheap and were repeated often
-// enough. None if the kind has enough cross-checks of this precision and
-// operation.
+// with the least time per image, of tasks other than convolutions with the
+// most, of those that are cheap and were repeated often enough. None if the
+// kind has enough cross-checks of this precision and operation.
 std::optional<CrossCheck> ChooseCrossCheck(
     const std::string& kind, const std::string& problem,
     std::span<const MeasuredPoint> points, std::span<const CrossCheck> known);

@@ -1,9 +1,12 @@
 #include "coordinator/planning/memory_planner.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -39,6 +42,7 @@ struct Sharing {
   std::vector<Place> places;       // of each of the problem's kinds
   std::vector<std::size_t> ranks;  // of each of its GPUs
   JointMemoryProblem problem;
+  std::set<std::string> estimated;  // kinds whose other tasks are not measured
 };
 
 Result<Place> PlaceOf(const JobRequest& request, std::size_t rank,
@@ -83,10 +87,25 @@ Result<JointMemoryKind> KindAt(const Place& place, const NetworkRecord& network,
   return kind;
 }
 
+// Whether the kind has measured times of its other tasks.
+bool SetMeasured(const StepTasks& tasks, const std::string& name,
+                 const JobRequest& request, const KindProfiles& profiles,
+                 JointMemoryKind* kind) {
+  if (!tasks.measured() || !profiles.contains(name)) return false;
+  const auto points = profiles.at(name).find(tasks.problem);
+  if (points == profiles.at(name).end()) return false;
+  std::vector<BatchSize> needed;
+  for (const Need& need : NeedsOf(tasks, request)) {
+    if (need.kind == name) needed.push_back(need.batch);
+  }
+  return SetTimes(tasks, points->second, needed, &kind->graph,
+                  &kind->convolutions);
+}
+
 Result<Sharing> SharingOf(const NetworkRecord& network,
                           const JobRequest& request,
                           const KindProfiles& profiles,
-                          const DeviceModels& models) {
+                          const DeviceModels& models, const StepTasks& tasks) {
   Sharing sharing;
   JointMemoryProblem& problem = sharing.problem;
   problem.batch = request.batch;
@@ -108,6 +127,10 @@ Result<Sharing> SharingOf(const NetworkRecord& network,
     sharing.places.push_back(place);
     UCUDNN_ASSIGN_OR_RETURN(problem.kinds.emplace_back(),
                             KindAt(place, network, request, profiles, models));
+    if (!SetMeasured(tasks, place.kind, request, profiles,
+                     &problem.kinds.back())) {
+      sharing.estimated.insert(place.kind);
+    }
   }
   return sharing;
 }
@@ -148,6 +171,7 @@ WorkspacePlan PartOf(const MemoryPlan& plan, BatchSize batch) {
 
 std::vector<std::string> ReasonsOf(const Sharing& sharing,
                                    const JointMemoryPlan& joint,
+                                   const StepTasks& tasks,
                                    milliseconds time_limit) {
   std::vector<std::string> reasons;
   if (joint.cut_off) {
@@ -167,6 +191,15 @@ std::vector<std::string> ReasonsOf(const Sharing& sharing,
   } else if (!joint.cut_off) {
     reasons.emplace_back(
         "no shares that fit into memory as a whole add up to the batch");
+  }
+  // Of networks known by their convolutions alone that goes without saying.
+  if (!sharing.estimated.empty() &&
+      (tasks.measured() || !tasks.unknown.empty())) {
+    reasons.push_back(fmt::format(
+        "tasks other than convolutions take what the device model of {} "
+        "estimates{}",
+        fmt::join(sharing.estimated, ", "),
+        tasks.unknown.empty() ? "" : ": " + tasks.unknown));
   }
   for (std::size_t k = 0; k < sharing.places.size(); ++k) {
     const std::string note =
@@ -191,10 +224,11 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
                                 const JobRequest& request,
                                 const KindProfiles& profiles,
                                 const DeviceModels& models,
-                                milliseconds time_limit) {
+                                milliseconds time_limit,
+                                const StepTasks& tasks) {
   const auto deadline = SteadyClock::now() + time_limit;
   UCUDNN_ASSIGN_OR_RETURN(Sharing sharing,
-                          SharingOf(network, request, profiles, models));
+                          SharingOf(network, request, profiles, models, tasks));
   const Result<JointMemoryPlan> joint =
       SolveUntil(deadline, [&](std::stop_token stop) {
         sharing.problem.request.stop = std::move(stop);
@@ -209,7 +243,7 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
   plan.lower_bound = joint->least;
   plan.optimal = plan.predicted == plan.lower_bound;
   plan.cut_off = joint->cut_off;
-  plan.reasons = ReasonsOf(sharing, *joint, time_limit);
+  plan.reasons = ReasonsOf(sharing, *joint, tasks, time_limit);
   for (std::size_t r = 0; r < request.device_kinds.size(); ++r) {
     plan.ranks.push_back(RankOf(request, r, BatchSize(0)));
     plan.ranks.back().reason = "excluded by the request";

@@ -27,8 +27,9 @@ Status CheckMemoryRequest(const JobRequest& request);
 // early as possible, each under a memory plan within its budget
 // (solver/joint_memory.h), and makes one memory plan for each kind, budget and
 // share. `request` names a kind for each rank, and passes CheckMemoryRequest;
-// `models` has the kinds. Convolutions without measurements, and all other
-// tasks, take what the device model estimates. Graphs update running statistics
+// `models` has the kinds. Convolutions without measurements, and on kinds where
+// `tasks` are not measured all other tasks, take what the device model
+// estimates: the plan tells. Graphs update running statistics
 // (TrainingOptions), have momentum if the request has, and all updates at the
 // end if there are several ranks.
 //
@@ -44,7 +45,8 @@ Result<JobPlan> MakeMemoryPlans(const NetworkRecord& network,
                                 const JobRequest& request,
                                 const KindProfiles& profiles,
                                 const DeviceModels& models,
-                                std::chrono::milliseconds time_limit);
+                                std::chrono::milliseconds time_limit,
+                                const StepTasks& tasks = {});
 
 // What they depend on besides InputsText.
 std::string MemoryInputsText(const NetworkRecord& network,

@@ -119,6 +119,58 @@ Result<JointKind> KindOf(const Network& network, const JobRequest& request,
   return kind;
 }
 
+// Whether an iteration of so many images fits into the kind's memory, at least
+// without workspace.
+bool HasRoom(const JointKind& kind, std::size_t batch) {
+  return kind.needs.empty() || kind.needs[batch] <= kind.memory;
+}
+
+// Sets the kinds' times of the tasks that are not convolutions, and limits
+// shares to those at which they are known. Where a kind lacks them, no kind has
+// them, since sums of unlike tasks do not compare: then returns why.
+std::string AddOthers(const StepTasks& tasks, const JobRequest& request,
+                      const KindProfiles& profiles,
+                      const std::vector<std::string>& names,
+                      JointProblem* problem) {
+  if (!tasks.measured()) return tasks.unknown;
+  std::vector<std::vector<std::optional<Nanoseconds>>> times;
+  std::set<BatchSize> known;
+  for (const Need& need : NeedsOf(tasks, request)) known.insert(need.batch);
+  for (const std::string& name : names) {
+    times.push_back(TimesOf(tasks,
+                            PointsOf(ProfilesOf(profiles, name), tasks.problem),
+                            request.batch));
+    for (std::size_t b = 1; b < times.back().size(); ++b) {
+      if (problem->shares.empty() && times.back()[b]) {
+        known.emplace(static_cast<std::int64_t>(b));
+      }
+    }
+  }
+  std::vector<std::string> without;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const auto lacking = std::ranges::find_if(known, [&](BatchSize batch) {
+      const auto b = static_cast<std::size_t>(batch.count());
+      return !times[k][b] && HasRoom(problem->kinds[k], b);
+    });
+    if (lacking != known.end()) {
+      without.push_back(
+          fmt::format("{} at {} images", names[k], lacking->count()));
+    }
+  }
+  if (!without.empty()) {
+    return fmt::format("tasks other than convolutions are not measured of {}",
+                       fmt::join(without, ", "));
+  }
+  if (problem->shares.empty())
+    problem->shares.assign(known.begin(), known.end());
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    for (const auto& time : times[k]) {
+      problem->kinds[k].others.push_back(time.value_or(Nanoseconds(0)));
+    }
+  }
+  return {};
+}
+
 // "8 images on KIND with 10 GiB": the most that fit, of each kind that has a
 // plan for more.
 std::string RoomText(const JointProblem& problem,
@@ -174,10 +226,16 @@ Nanoseconds HostTime(const WorkspacePlan& plan,
   return time;
 }
 
-// What a rank gets that the solver gave this plan.
+// What a rank gets that the solver gave this plan; its other tasks take
+// `other`.
 SharedValue<WorkspacePlan> Completed(WorkspacePlan plan,
                                      const std::vector<Kernel>& kernels,
-                                     const JobRequest& request) {
+                                     const JobRequest& request,
+                                     Nanoseconds other) {
+  plan.other_time = other;
+  plan.total_time += other;
+  plan.lower_bound += other;
+  if (plan.undivided_time) *plan.undivided_time += other;
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     plan.kernels[k].problem = kernels[k].problem;
   }
@@ -212,6 +270,27 @@ std::string ReasonOf(const RankPlan& rank, Nanoseconds predicted) {
   return slack.count() == 0
              ? "the slowest rank, which the others wait for"
              : fmt::format("ends {} before the slowest rank", HumanTime(slack));
+}
+
+// What the plan's times count. `lacking` is why it is not whole steps.
+std::string TimesNote(const JobPlan& plan, const PlainMemory& memory,
+                      const std::string& lacking) {
+  if (!CountsWholeSteps(plan)) {
+    return std::string(memory.live.empty() ? kPredictionNote
+                                           : kConvolutionsNote) +
+           (lacking.empty() ? "" : ": " + lacking);
+  }
+  const auto slowest = std::ranges::max_element(
+      plan.ranks, {},
+      [](const RankPlan& rank) { return rank.workspace->total_time; });
+  const WorkspacePlan& workspace = slowest->workspace;
+  return fmt::format(
+      "{}; tasks other than convolutions take {} of the slowest rank's {}, "
+      "{:.0f} %",
+      kWholeStepsNote, HumanTime(workspace.other_time),
+      HumanTime(workspace.total_time),
+      100.0 * static_cast<double>(workspace.other_time.count()) /
+          static_cast<double>(workspace.total_time.count()));
 }
 
 // Differs for unlike requests: names come with their lengths.
@@ -284,7 +363,8 @@ Status CheckSource(const JobRequest& request) {
 Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
                            const KindProfiles& profiles,
                            const PlainMemory& memory,
-                           const std::optional<Concurrency>& concurrency) {
+                           const std::optional<Concurrency>& concurrency,
+                           const StepTasks& tasks) {
   UCUDNN_CHECK(!request.device_kinds.empty());
   const std::vector<Kernel> kernels =
       KernelsOf(network, request.precision, request.layout);
@@ -304,6 +384,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     }
     problem.gpus.push_back({.kind = known->second});
   }
+  const std::string lacking =
+      AddOthers(tasks, request, profiles, names, &problem);
   Result<JointPlan> solved = SolveJoint(problem);
   if (!solved) {
     return tl::unexpected<Error>(
@@ -320,14 +402,19 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
     if (!joint.plans[r]) continue;
     auto known = made.find(place);
     if (known == made.end()) {
-      known = made.emplace(place, Completed(*joint.plans[r], kernels, request))
+      const auto& others = problem.kinds[problem.gpus[r].kind].others;
+      const Nanoseconds other =
+          others.empty()
+              ? Nanoseconds(0)
+              : others[static_cast<std::size_t>(place.second.count())];
+      known = made.emplace(place,
+                           Completed(*joint.plans[r], kernels, request, other))
                   .first;
     }
     rank.workspace = known->second;
   }
   AddTimes(&plan);
-  plan.reasons.emplace_back(memory.live.empty() ? kPredictionNote
-                                                : kConvolutionsNote);
+  plan.reasons.push_back(TimesNote(plan, memory, lacking));
   if (const std::string room = RoomText(problem, names); !room.empty()) {
     plan.reasons.push_back("memory bounds shares: room for " + room);
   }
@@ -342,7 +429,8 @@ Result<JobPlan> PlanForAll(const Network& network, const JobRequest& request,
       plan.reasons.push_back(fmt::format(
           "{} images on {}: {}", rank.batch.count(), rank.device_kind, note));
     }
-    const Nanoseconds device = rank.workspace->total_time;
+    const Nanoseconds device =
+        rank.workspace->total_time - rank.workspace->other_time;
     const Nanoseconds host =
         HostTime(rank.workspace, ProfilesOf(profiles, rank.device_kind));
     if (host <= device) continue;
@@ -429,6 +517,27 @@ std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
   return needs;
 }
 
+std::vector<Need> NeedsOf(const StepTasks& tasks, const JobRequest& request) {
+  std::vector<Need> needs;
+  if (!tasks.measured()) return needs;
+  const SizeRule rule(WithoutExcluded(request));
+  std::set<BatchSize> sizes;
+  // A single rank gets the whole batch, at once unless a memory plan divides
+  // it.
+  const bool only_whole = request.device_kinds.size() == 1 && !request.memory;
+  for (const BatchSize batch : rule.shares) {
+    AddSizes(batch,
+             only_whole ? BatchPolicy::kUndivided : BatchPolicy::kPowerOfTwo,
+             &sizes);
+  }
+  for (const std::string& kind : rule.kinds) {
+    for (const BatchSize batch : sizes) {
+      needs.push_back({kind, tasks.problem, batch, TaskGoal()});
+    }
+  }
+  return needs;
+}
+
 Result<Profile> ProfileOf(const Network& network, const JobRequest& request,
                           const KindProfiles& profiles,
                           const std::string& kind) {
@@ -453,11 +562,12 @@ Result<Profile> ProfileOf(const Network& network, const JobRequest& request,
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles,
                          const PlainMemory& memory,
-                         const std::optional<Concurrency>& concurrency) {
+                         const std::optional<Concurrency>& concurrency,
+                         const StepTasks& tasks) {
   UCUDNN_CHECK(request.concurrent == concurrency.has_value());
   UCUDNN_ASSIGN_OR_RETURN(
       JobPlan plan, PlanForAll(network, WithoutExcluded(request), profiles,
-                               memory, concurrency));
+                               memory, concurrency, tasks));
   if (concurrency && !concurrency->exact) {
     plan.reasons.emplace_back(
         "the network's branches are not series-parallel: some kernels that "

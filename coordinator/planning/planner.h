@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "coordinator/planning/plain_memory.h"
+#include "coordinator/planning/whole_steps.h"
 #include "solver/version.h"
 
 namespace ucudnn {
@@ -50,6 +51,11 @@ using KindBatch = std::pair<std::string, BatchSize>;
 std::vector<Need> NeedsOf(const Network& network, const JobRequest& request,
                           const std::set<KindBatch>& chosen = {});
 
+// The measurements of the tasks that are not convolutions, at batches between
+// which their times are on the line; none unless `tasks` are measured. No plan
+// needs them: without them, it counts convolutions only.
+std::vector<Need> NeedsOf(const StepTasks& tasks, const JobRequest& request);
+
 // How many NeedsOf returns if none was chosen, without making them.
 std::int64_t NeedCount(const Network& network, const JobRequest& request);
 
@@ -68,14 +74,17 @@ Result<Profile> ProfileOf(const Network& network, const JobRequest& request,
 // Shares the batch among the ranks so that the slowest ends as early as
 // possible, and divides every kernel's share (solver/joint.h). No rank gets a
 // share of which an iteration does not fit into its device's memory, as far as
-// `memory` tells. `request` names a kind for each rank; `concurrency`, which of
-// the kernels of an iteration may run at once, if it is concurrent. The caller
+// `memory` tells. Times are of whole steps if those of `tasks` are known of all
+// kinds at all shares that these may get, else of convolutions only: the plan
+// tells. `request` names a kind for each rank; `concurrency`, which of the
+// kernels of an iteration may run at once, if it is concurrent. The caller
 // fills in id, revision and creation time. Errors of SolveJoint; where memory
 // is what nothing fits into, they say how many images each kind has room for.
 Result<JobPlan> MakePlan(const Network& network, const JobRequest& request,
                          const KindProfiles& profiles,
                          const PlainMemory& memory = {},
-                         const std::optional<Concurrency>& concurrency = {});
+                         const std::optional<Concurrency>& concurrency = {},
+                         const StepTasks& tasks = {});
 
 // Which kernels of an iteration may run at once, by the graph of the stored
 // network, whose convolutions are `network`. kInvalidArgument if that is not

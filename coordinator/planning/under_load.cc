@@ -13,12 +13,16 @@ namespace {
 // Less is within what a plan's prediction is off anyway.
 constexpr double kLeast = 1.02;
 
+Nanoseconds ConvolutionTime(const RankPlan& rank) {
+  return rank.workspace->total_time - rank.workspace->other_time;
+}
+
 double SlowdownOf(const RankPlan& rank, Precision precision,
                   const DeviceModels& models) {
   const auto model = models.find(rank.device_kind);
   if (model == models.end()) return 1;
   const double slowdown = model->second.SlowdownUnderLoad(
-      precision, Operations(rank.workspace), rank.workspace->total_time);
+      precision, Operations(rank.workspace), ConvolutionTime(rank));
   return slowdown < kLeast ? 1 : slowdown;
 }
 
@@ -30,17 +34,17 @@ void PredictUnderLoad(const DeviceModels& models, JobPlan* plan) {
   std::set<std::pair<std::string, BatchSize>> seen;
   for (const RankPlan& rank : plan->ranks) {
     const double slowdown = SlowdownOf(rank, plan->request.precision, models);
-    const Nanoseconds time(std::llround(
-        static_cast<double>(rank.workspace->total_time.count()) * slowdown));
-    slowest = std::max(slowest, time);
+    const Nanoseconds alone = ConvolutionTime(rank);
+    const Nanoseconds time(
+        std::llround(static_cast<double>(alone.count()) * slowdown));
+    slowest = std::max(slowest, time + rank.workspace->other_time);
     if (slowdown == 1) continue;
     slows = true;
     if (!seen.emplace(rank.device_kind, rank.batch).second) continue;
     plan->reasons.push_back(fmt::format(
         "{} images on {}: the device cannot sustain its full clocks; after "
         "seconds of load, {} of convolutions take {}, {:.0f} % more",
-        rank.batch.count(), rank.device_kind,
-        HumanTime(rank.workspace->total_time), HumanTime(time),
+        rank.batch.count(), rank.device_kind, HumanTime(alone), HumanTime(time),
         (slowdown - 1) * 100));
   }
   if (slows) plan->under_load = slowest;

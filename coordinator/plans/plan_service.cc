@@ -268,10 +268,11 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
           if (inputs.plan) return *std::move(inputs.plan);
           if (!inputs.request.memory) {
             return MakePlan(inputs.network, inputs.request, profiles,
-                            *inputs.plain, inputs.concurrency);
+                            *inputs.plain, inputs.concurrency, inputs.tasks);
           }
           return MakeMemoryPlans(inputs.record, inputs.request, profiles,
-                                 models, context_.options()->memory_plan_time);
+                                 models, context_.options()->memory_plan_time,
+                                 inputs.tasks);
         }());
         if (!inputs.request.memory) PredictUnderLoad(models, &plan);
         plan.network_revision = inputs.record.revision;

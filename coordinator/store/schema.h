@@ -14,7 +14,7 @@ namespace ucudnn {
 // Stored in each database. No release has written an earlier version. After a
 // release, a change to the schema raises it, and PrepareSchema makes the change
 // in databases of the version before.
-inline constexpr std::int64_t kSchemaVersion = 22;
+inline constexpr std::int64_t kSchemaVersion = 23;
 
 // Generated from the files.
 extern const std::string_view kSqliteSchema;

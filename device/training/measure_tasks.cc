@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "device/elements.h"
 #include "device/measure/measure.h"
@@ -57,7 +58,7 @@ class TaskMeasurement {
   Status Measure() {
     for (const BatchSize batch : options_.batches) {
       for (std::size_t task = 0; task < operations_.size(); ++task) {
-        if (operations_[task].what != TaskOperator::kConvolution) continue;
+        if (!IsConvolution(task) || !Wanted(task) || Elsewhere(task)) continue;
         UCUDNN_RETURN_IF_ERROR(MeasureConvolution(task, batch));
       }
     }
@@ -66,7 +67,8 @@ class TaskMeasurement {
     UCUDNN_RETURN_IF_ERROR(AllocateScratch());
     for (const BatchSize batch : options_.batches) {
       for (std::size_t task = 0; task < operations_.size(); ++task) {
-        if (operations_[task].what == TaskOperator::kConvolution) {
+        if (!Wanted(task)) continue;
+        if (IsConvolution(task)) {
           UCUDNN_RETURN_IF_ERROR(MeasureExtras(task, batch));
         } else {
           UCUDNN_RETURN_IF_ERROR(MeasureOther(task, batch));
@@ -77,6 +79,17 @@ class TaskMeasurement {
   }
 
  private:
+  bool IsConvolution(std::size_t task) const {
+    return operations_[task].what == TaskOperator::kConvolution;
+  }
+  bool Wanted(std::size_t task) const {
+    return options_.only.value_or(task) == task;
+  }
+  bool Elsewhere(std::size_t task) const {
+    return !options_.measured_elsewhere.empty() &&
+           options_.measured_elsewhere[task];
+  }
+
   Status CheckStop() const {
     if (!stop_.stop_requested()) return {};
     return Fail(Code::kCancelled, "stopped while the tasks were measured");
@@ -131,8 +144,7 @@ class TaskMeasurement {
     std::int64_t labels = 1;
     for (std::size_t task = 0; task < operations_.size(); ++task) {
       const TaskOperation& operation = operations_[task];
-      if (operation.what != TaskOperator::kConvolution ||
-          operation.biases > 0 || operation.old) {
+      if (!IsConvolution(task) || operation.biases > 0 || operation.old) {
         size = std::max(size, SizeOf(task, largest_));
       }
       if (operation.biases > 0) {
@@ -172,8 +184,8 @@ class TaskMeasurement {
     return places;
   }
 
-  // The median time of what `work` enqueues.
-  Result<Nanoseconds> Time(const std::function<Status()>& work) {
+  // What repeats of what `work` enqueues take.
+  Result<MeasuredPoint> Time(const std::function<Status()>& work) {
     UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds first, device_.Time(work));
     const auto runs = std::clamp<std::int64_t>(
         kGroup / std::max(first, Nanoseconds(1)), 1, kMostOfGroup);
@@ -189,33 +201,44 @@ class TaskMeasurement {
                               }));
       times.push_back(time.device / runs);
     }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    MeasuredPoint point;
+    point.repeats = options_.repeats;
+    point.min = *std::min_element(times.begin(), times.end());
+    const MedianAndSpread of_times = MedianAndSpreadOf(std::move(times));
+    point.time = of_times.median;
+    point.spread = of_times.spread;
+    return point;
   }
 
   // Adds the time of what a task runs besides its convolution to that of every
-  // algorithm.
+  // algorithm; the only measurement of one that is measured elsewhere.
   Status MeasureExtras(std::size_t task, BatchSize batch) {
     UCUDNN_RETURN_IF_ERROR(CheckStop());
     const TaskOperation& operation = operations_[task];
-    Nanoseconds time{0};
+    MeasuredPoint extra;
     if (operation.old && *operation.old != *operation.dx) {
-      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfCopy(task, batch));
+      UCUDNN_ASSIGN_OR_RETURN(extra, TimeOfCopy(task, batch));
     } else if (operation.biases > 0 && operation.kind == TaskKind::kForward) {
-      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfBias(task, batch));
+      UCUDNN_ASSIGN_OR_RETURN(extra, TimeOfBias(task, batch));
     } else if (operation.biases > 0 &&
                operation.kind == TaskKind::kBackwardFilter) {
-      UCUDNN_ASSIGN_OR_RETURN(time, TimeOfBiasGradient(task));
-      time = time * batch.count() / largest_.count();
+      UCUDNN_ASSIGN_OR_RETURN(extra, TimeOfBiasGradient(task));
+      extra.time = extra.time * batch.count() / largest_.count();
+    } else {
+      return {};
     }
-    for (MeasuredPoint& point : training_->tasks[task].work.measured) {
-      if (point.batch == batch) point.time += time;
+    std::vector<MeasuredPoint>& measured = training_->tasks[task].work.measured;
+    for (MeasuredPoint& point : measured) {
+      if (point.batch == batch) point.time += extra.time;
     }
+    if (!Elsewhere(task)) return {};
+    extra.batch = batch;
+    measured.push_back(std::move(extra));
     return {};
   }
 
   // Of the gradient that the convolution adds to.
-  Result<Nanoseconds> TimeOfCopy(std::size_t task, BatchSize batch) {
+  Result<MeasuredPoint> TimeOfCopy(std::size_t task, BatchSize batch) {
     const TaskOperation& operation = operations_[task];
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<float*> places,
                             Place(task, batch));
@@ -230,7 +253,7 @@ class TaskMeasurement {
     });
   }
 
-  Result<Nanoseconds> TimeOfBias(std::size_t task, BatchSize batch) {
+  Result<MeasuredPoint> TimeOfBias(std::size_t task, BatchSize batch) {
     const TaskOperation& operation = operations_[task];
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<float*> places,
                             Place(task, batch));
@@ -249,7 +272,7 @@ class TaskMeasurement {
   // Of the largest batch. It runs once, after all micro-batches, when the
   // device's cache no longer holds the first ones' errors. So runs cycle over
   // more of them than it holds.
-  Result<Nanoseconds> TimeOfBiasGradient(std::size_t task) {
+  Result<MeasuredPoint> TimeOfBiasGradient(std::size_t task) {
     const TaskOperation& operation = operations_[task];
     const Bytes errors =
         RoundUp(training_->blocks[*operation.dy].SizeAt(largest_), kAlignment);
@@ -281,15 +304,15 @@ class TaskMeasurement {
     state.rate = kRate;
     state.momentum = kMomentum;
     state.probabilities = static_cast<float*>(probabilities_.data());
-    const auto measure = [&]() -> Result<Nanoseconds> {
+    const auto measure = [&]() -> Result<MeasuredPoint> {
       UCUDNN_RETURN_IF_ERROR(MatchOutput(task, batch, places));
       return Time([&] {
         return runner_.Run(task, places, {}, nullptr, Bytes(), state);
       });
     };
-    MeasuredPoint point;
+    UCUDNN_ASSIGN_OR_RETURN(MeasuredPoint point,
+                            Remember(KeyOf(task, batch), measure));
     point.batch = batch;
-    UCUDNN_ASSIGN_OR_RETURN(point.time, Remember(KeyOf(task, batch), measure));
     measured.push_back(std::move(point));
     return {};
   }
@@ -318,12 +341,13 @@ class TaskMeasurement {
   }
 
   template <class Measure>
-  Result<Nanoseconds> Remember(const std::string& key, const Measure& measure) {
+  Result<MeasuredPoint> Remember(const std::string& key,
+                                 const Measure& measure) {
     const auto known = times_.find(key);
     if (known != times_.end()) return known->second;
-    UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds time, measure());
-    times_.emplace(key, time);
-    return time;
+    UCUDNN_ASSIGN_OR_RETURN(const MeasuredPoint point, measure());
+    times_.emplace(key, point);
+    return point;
   }
 
   // Equal for tasks that do the same work.
@@ -368,7 +392,7 @@ class TaskMeasurement {
   TaskRunner runner_;
   std::map<std::tuple<ConvProblem, BatchSize, bool>, std::vector<MeasuredPoint>>
       points_;
-  std::map<std::string, Nanoseconds> times_;
+  std::map<std::string, MeasuredPoint> times_;
   const std::string pattern_ = RandomElements(1 << 20, Precision::kFp32, 1);
   DeviceBuffer scratch_;
   DeviceBuffer probabilities_;

@@ -4,6 +4,7 @@
 // Measures every task of a training graph on a device, so that memory plans are
 // made from the times of the operators that execute them.
 
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -21,6 +22,12 @@ struct TaskMeasureOptions {
   std::vector<BatchSize> batches;
   Bytes max_workspace = 1_GiB;
   int repeats = 3;  // of each task, after one run to warm up
+  // Of each task, whether its convolution is measured elsewhere: then only what
+  // it does beside is, and it has no measurement if that is nothing. Empty: of
+  // none.
+  std::vector<bool> measured_elsewhere = {};
+  // Measures this task only.
+  std::optional<std::size_t> only = {};
 };
 
 // The mini-batch, and below it what policies divide it into: its halves down to

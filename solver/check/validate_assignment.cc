@@ -210,8 +210,11 @@ Status CheckJointShare(const Share& share,
       *plan, kind.kernels,
       {kind.concurrency ? WorkspaceMode::kShared : WorkspaceMode::kReuse,
        kind.policy, pairs}));
-  const Nanoseconds time =
+  Nanoseconds time =
       plan->total_time + kind.fixed + kind.per_image * share.batch.count();
+  if (!kind.others.empty()) {
+    time += kind.others.at(static_cast<std::size_t>(share.batch.count()));
+  }
   if (time != share.time) {
     return Fail(Code::kInternal, "its plan and the rest take {} ns, not {} ns",
                 time.count(), share.time.count());

@@ -29,6 +29,21 @@ Bytes LargestTask(const TrainingGraph& graph, BatchSize batch, bool accumulates,
   return largest;
 }
 
+// What rounds take together whose times are on a line: on each of its segments
+// the time for an image is least at one of its ends. Each round is rounded.
+double LeastOnLine(const std::vector<TaskTimeAt>& line, BatchSize batch) {
+  const auto images = static_cast<double>(batch.count());
+  const auto rate = [](const TaskTimeAt& at) {
+    return static_cast<double>(at.time.count()) /
+           static_cast<double>(at.batch.count());
+  };
+  double least = rate({batch, TimeOnLine(line, batch)});
+  for (const TaskTimeAt& at : line) {
+    if (at.batch < batch) least = std::min(least, rate(at));
+  }
+  return std::max(0.0, least * images - images);
+}
+
 // The same whatever the rounds: what all their parts take together.
 double LeastTimeInRounds(const TrainingGraph& graph, const Task& task,
                          Bytes room) {
@@ -36,6 +51,7 @@ double LeastTimeInRounds(const TrainingGraph& graph, const Task& task,
       graph.batch == BatchSize(1) || task.kind == TaskKind::kUpdate) {
     return LeastTime(graph, task, graph.batch, std::max(room, Bytes(0)), true);
   }
+  if (!task.work.line.empty()) return LeastOnLine(task.work.line, graph.batch);
   // Modelled times grow no faster than the batch, but for rounding; of measured
   // ones nothing is known.
   if (!task.work.measured.empty()) return 0;

@@ -113,6 +113,42 @@ TEST_F(AgentTest, RegistersMeasuresReportsAndLeaves) {
   EXPECT_TRUE(link_.left_);
 }
 
+constexpr const char* kHash =
+    "00000000000000000000000000000000000000000000000000000000000000ff";
+
+std::string TasksProblem() { return fmt::format("tasks-{}-FP32-NCHW", kHash); }
+
+TEST_F(AgentTest, MeasuresTheTasksOfTheNetworkThatCameWithThem) {
+  link_.networks = {{kHash, "model"}};
+  link_.tasks = {MakeTask(1, TasksProblem()), MakeTask(2, TasksProblem())};
+  v1::CrossCheck& check = *link_.tasks[1].mutable_cross_check();
+  check.set_algorithm("relu.forward");
+  std::vector<std::string> asked;
+  options_.measure_tasks =
+      [&](Device&, const OtherTasksCampaign& campaign,
+          const std::stop_token&) -> Result<std::vector<MeasuredPoint>> {
+    asked.push_back(fmt::format("{} of {} at {}", campaign.only, campaign.model,
+                                campaign.batch.count()));
+    MeasuredPoint point;
+    point.batch = campaign.batch;
+    point.algorithm.name = "relu.forward";
+    return std::vector<MeasuredPoint>{point};
+  };
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 2; }));
+  EXPECT_THAT(asked,
+              ElementsAre(" of model at 4", "relu.forward of model at 4"));
+  EXPECT_EQ(link_.reports_[0].measurements_size(), 1);
+  EXPECT_EQ(link_.reports_[0].problem(), TasksProblem());
+  EXPECT_EQ(link_.reports_[1].measurements_size(), 1);
+}
+
+TEST_F(AgentTest, SaysIfItMeasuresNothingButConvolutions) {
+  link_.tasks = {MakeTask(1, TasksProblem())};
+  ASSERT_TRUE(RunUntil(OnePoint, [&] { return link_.reports_.size() == 1; }));
+  EXPECT_THAT(link_.reports_[0].error(), HasSubstr("nothing but convolutions"));
+  EXPECT_FALSE(link_.reports_[0].retryable());
+}
+
 TEST_F(AgentTest, RepeatsAReportUntilItIsAcknowledged) {
   link_.tasks = {MakeTask(1)};
   link_.report_errors = {{Code::kUnavailable, "away"},

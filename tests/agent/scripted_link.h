@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -40,6 +41,9 @@ class ScriptedLink final : public Link {
       --asks_for_models;
       response.set_measure_device_model(true);
       return response;
+    }
+    for (const auto& [hash, model] : networks) {
+      (*response.mutable_networks())[hash] = model;
     }
     if (!tasks.empty()) {
       *response.add_tasks() = tasks.front();
@@ -95,6 +99,7 @@ class ScriptedLink final : public Link {
   }
 
   std::deque<v1::Task> tasks;
+  std::map<std::string, std::string> networks;  // models by hash
   int asks_for_models = 0;    // how often to ask for a device model
   bool retry_failed = false;  // lease them again, as a coordinator would
   std::deque<Error> register_errors;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/files/file.h"
+#include "base/other_tasks.h"
 #include "tests/support/paths.h"
 
 namespace ucudnn {
@@ -201,6 +202,34 @@ TEST(ProfileTest, ReadsBackEverythingThatIsKnownOfAPoint) {
   const auto again = ParseProfileCsv(ToCsv(everything), "again");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->kernels, everything.kernels);
+}
+
+TEST(ProfileTest, ReadsBackTasksOtherThanConvolutions) {
+  Profile profile = Everything();
+  KernelProfile tasks = profile.kernels[0];
+  tasks.id.network = std::string(64, 'a');
+  tasks.id.layer = ToString(OtherTasks{.network = tasks.id.network});
+  tasks.id.precision = Precision::kFp32;
+  tasks.problem.reset();
+  tasks.points[0].algorithm = {"bn,1.backward", "", Precision::kFp32};
+  tasks.points[1].algorithm = {"loss", "", Precision::kFp32};
+  profile.others = {tasks};
+  const std::string csv = ToCsv(profile);
+  EXPECT_THAT(csv, HasSubstr(",\"bn,1\",backward,FP32,NCHW,4,NONE,,"));
+  EXPECT_THAT(csv, HasSubstr(",loss,loss,FP32,NCHW,8,NONE,,"));
+  const auto again = ParseProfileCsv(csv, "again");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->kernels, profile.kernels);
+  EXPECT_EQ(again->others, profile.others);
+  // Without their problem they are of a profile made by hand, for others.
+  std::string by_hand = csv;
+  for (std::size_t at; (at = by_hand.find("tasks-")) != std::string::npos;) {
+    by_hand.erase(at, tasks.id.layer.size());
+  }
+  EXPECT_THAT(ParseProfileCsv(by_hand, "p")->others, SizeIs(0));
+  std::string wrong = csv;
+  wrong.replace(wrong.find("tasks-a"), 7, "tasks-Z");
+  EXPECT_THAT(ProfileError(wrong), HasSubstr("column 'problem'"));
 }
 
 TEST(ProfileTest, WritesOnlyColumnsThatSaySomething) {

@@ -34,6 +34,17 @@ TEST_P(StoreContract, MakesARevisionOnlyForDifferentContent) {
   EXPECT_EQ(listed[1].source, "");
 }
 
+TEST_P(StoreContract, FindsANetworksFileByItsHash) {
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("n", "h1")));
+  ASSERT_TRUE(store().networks.PutNetwork(TestNetwork("n", "h2")));
+  // Of an earlier revision, too.
+  EXPECT_EQ(store().networks.FindSource("h1").value(),
+            TestNetwork("n", "h1").source);
+  EXPECT_EQ(store().networks.FindSource("h3").value(), std::nullopt);
+  ASSERT_TRUE(store().networks.DeleteNetwork("n", TestAction("network n")));
+  EXPECT_EQ(store().networks.FindSource("h1").value(), std::nullopt);
+}
+
 TEST_P(StoreContract, KeepsEveryByteOfNamesAndBlobs) {
   NetworkRecord network = TestNetwork("Überraschung 網絡 🦀", "h");
   network.revision = 1;

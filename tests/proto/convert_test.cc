@@ -123,6 +123,30 @@ TEST(ConvertTest, KeepsAProfileByProblem) {
       << back[0].DebugString();
 }
 
+TEST(ConvertTest, KeepsTasksOtherThanConvolutionsApart) {
+  v1::Profile message;
+  message.set_id("NVIDIA H200/132u/139GiB/cudnn-9.19");
+  v1::ProblemProfile& problem = *message.add_problems();
+  problem.set_problem("tasks-" + std::string(64, '7') + "-TF32-NCHW");
+  MeasuredPoint point;
+  point.batch = BatchSize(4);
+  point.algorithm.name = "relu.forward";
+  *problem.add_measurements() = ToProto(point, {.device = "GPU-1"});
+  const Profile profile = FromProto(message).value();
+  EXPECT_TRUE(profile.kernels.empty());
+  ASSERT_EQ(profile.others.size(), 1U);
+  EXPECT_EQ(profile.others[0].id.layer, problem.problem());
+  EXPECT_EQ(profile.others[0].id.precision, Precision::kTf32);
+  EXPECT_EQ(profile.others[0].id.network, std::string(64, '7'));
+  const auto back = ToProto(profile);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_TRUE(
+      google::protobuf::util::MessageDifferencer::Equals(back[0], message))
+      << back[0].DebugString();
+  problem.set_problem("tasks-7");
+  EXPECT_FALSE(FromProto(message));
+}
+
 TEST(ConvertTest, RefusesTimesThatNoReaderAccepts) {
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   MeasuredPoint point;

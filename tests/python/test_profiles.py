@@ -42,6 +42,23 @@ def test_keeps_the_columns_that_it_does_not_know():
     assert "spread_us" not in ucudnn.Profile([plain]).to_csv()
 
 
+def test_solves_a_profile_that_knows_other_tasks_too():
+    tasks = f"tasks-{'a' * 64}-FP32-NCHW"
+    csv = (
+        "device,network,layer,op,precision,layout,batch,algorithm,math,"
+        "workspace_bytes,time_us,problem\n"
+        "gpu,measured,conv1,forward,FP32,NCHW,4,FFT,FMA,64,10.5,\n"
+    )
+    convolutions = ucudnn.Profile.from_csv(csv)
+    both = ucudnn.Profile.from_csv(
+        csv + f"gpu,{'a' * 64},relu1,backward,FP32,NCHW,4,NONE,,0,3.5,{tasks}\n"
+    )
+    assert both.rows[1].algorithm == "NONE"
+    assert both.rows[1].others["problem"] == tasks
+    assert ucudnn.Profile.from_csv(both.to_csv()) == both
+    assert ucudnn.solve_wr(both, 4, "64B") == ucudnn.solve_wr(convolutions, 4, "64B")
+
+
 def test_says_where_a_file_is_malformed(tmp_path):
     with pytest.raises(ucudnn.InvalidArgument, match="p:1: no column op"):
         ucudnn.Profile.from_csv("device,network,layer\n", "p")

@@ -89,6 +89,12 @@ TEST(JointTest, OmitsBatchesWithoutAPlan) {
   EXPECT_EQ(IterationTimes(kind, BatchSize(4), {})->at(1).time,
             Nanoseconds(20));
   kind.kernels.kernels.pop_back();
+  // What is told of each batch comes on top.
+  for (const int time : {0, 1, 2, 3, 40}) kind.others.emplace_back(time);
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {})->at(0).time, Nanoseconds(7));
+  EXPECT_EQ(IterationTimes(kind, BatchSize(4), {})->at(1).time,
+            Nanoseconds(50));
+  kind.others.clear();
   kind.workspace_limit = Bytes(7);
   EXPECT_TRUE(IterationTimes(kind, BatchSize(4), {})->empty());
   JointProblem problem;
@@ -111,6 +117,10 @@ TEST(JointTest, RefusesInvalidProblems) {
   EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
             Code::kInvalidArgument);
   kind.fixed = Nanoseconds(0);
+  kind.others = {Nanoseconds(0), Nanoseconds(-1)};
+  EXPECT_EQ(IterationTimes(kind, BatchSize(1), {}).error().code,
+            Code::kInvalidArgument);
+  kind.others.clear();
   kind.per_image = Nanoseconds::max();
   EXPECT_EQ(IterationTimes(kind, BatchSize(4), {}).error().code,
             Code::kOutOfRange);

@@ -31,6 +31,8 @@ using Json = nlohmann::ordered_json;
 struct ExplainedRank {
   std::string kind;
   BatchSize batch;
+  Nanoseconds time{0};   // of the plan
+  Nanoseconds other{0};  // its part that is not kernels
   std::vector<ExplainedKernel> kernels = {};
 };
 
@@ -38,6 +40,7 @@ struct Explanation {
   Bytes limit;              // of each kernel
   bool concurrent = false;  // of all, divided among those that run at once
   Nanoseconds predicted{0};
+  Nanoseconds convolutions{0};  // of the rank whose convolutions take longest
   std::vector<ExplainedRank> ranks = {};
   std::vector<OneMore> one_more = {};
 };
@@ -129,6 +132,7 @@ Json ExplanationJson(const Explanation& explanation) {
     }
     ranks.push_back({{"device_kind", rank.kind},
                      {"batch", rank.batch.count()},
+                     {"other_time_us", Microseconds(rank.other)},
                      {"kernels", std::move(kernels)}});
   }
   Json more = Json::array();
@@ -249,6 +253,12 @@ std::string ExplanationText(const Explanation& explanation) {
                         explanation.concurrent ? "divided among kernels"
                                                : "for each kernel") +
             KernelsText(rank.kernels);
+    if (rank.other > Nanoseconds(0)) {
+      text += fmt::format(
+          "tasks other than convolutions take {} of its step's {} ({:.1f} %)\n",
+          HumanTime(rank.other), HumanTime(rank.time),
+          Percent(rank.other, rank.time));
+    }
     if (explanation.concurrent) text += SegmentsText(rank.kernels);
   }
   text += "\n";
@@ -258,15 +268,17 @@ std::string ExplanationText(const Explanation& explanation) {
     text += fmt::format(
         "one more {}: {} {} instead of {} ({}), with shares of {} images\n",
         one.kind, kPredicted, HumanTime(one.time),
-        HumanTime(explanation.predicted),
-        Change(one.time, explanation.predicted), fmt::join(shares, ", "));
+        HumanTime(explanation.convolutions),
+        Change(one.time, explanation.convolutions), fmt::join(shares, ", "));
   }
   if (explanation.one_more.empty()) {
     text +=
         "what one more GPU would bring is not known: no smaller shares were "
         "measured; `ucudnn plan --ranks` has them measured\n";
   }
-  text += fmt::format("{}\n", kConvolutionsNote);
+  if (explanation.convolutions == explanation.predicted) {
+    text += fmt::format("{}\n", kConvolutionsNote);
+  }
   return text;
 }
 
@@ -371,7 +383,10 @@ Result<Profile> KernelsOn(const JobRequest& request, const std::string& kind,
 Result<ExplainedRank> ExplainRank(const JobRequest& request,
                                   const RankPlan& rank,
                                   Measurements& measurements) {
-  ExplainedRank explained{.kind = rank.device_kind, .batch = rank.batch};
+  ExplainedRank explained{.kind = rank.device_kind,
+                          .batch = rank.batch,
+                          .time = rank.workspace->total_time,
+                          .other = rank.workspace->other_time};
   const WorkspacePlan& plan = rank.workspace;
   const auto segments = SegmentsOf(plan);
   for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
@@ -399,6 +414,9 @@ Result<Explanation> Explain(const JobPlan& plan, Measurements& measurements) {
   std::map<std::string, Profile> kernels;
   std::optional<Concurrency> concurrency;
   for (const RankPlan& rank : plan.ranks) {
+    explanation.convolutions =
+        std::max(explanation.convolutions,
+                 rank.workspace->total_time - rank.workspace->other_time);
     if (rank.batch == BatchSize(0) ||
         !shown.emplace(rank.device_kind, rank.batch).second) {
       continue;

@@ -101,7 +101,7 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   }
   const v1::JobRevision& revision = *answer;
   const auto job = connection->Call(&Stub::GetJob, ById(request.job_id()));
-  const bool whole_steps = job && job->request().has_memory();
+  const bool whole_steps = job && job->whole_steps();
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} already has plan {}, as revision {}\n",
@@ -130,8 +130,7 @@ std::string JobText(const v1::Job& job) {
       job.id(), job.name(), job.state(), PlannedText(job.request()),
       job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
       Ago(job.updated_ms()), job.reason());
-  // Memory plans predict whole steps.
-  const bool whole_steps = job.request().has_memory();
+  const bool whole_steps = job.whole_steps();
   Table revisions({"REVISION", "PLAN",
                    whole_steps ? "PREDICTED" : std::string(kPredictedHeading),
                    "STATE", "WHY"});
@@ -181,11 +180,12 @@ std::string JobText(const v1::Job& job) {
   for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
   for (const v1::IdleDevices& idle : job.idle_devices()) {
     text += fmt::format(
-        "{} idle {} {} on its nodes: started again with {}, a step's "
-        "convolutions would take {} instead of {}\n",
+        "{} idle {} {} on its nodes: started again with {}, a step{} would "
+        "take "
+        "{} instead of {}\n",
         idle.count(), idle.device_kind(),
         idle.count() == 1 ? "device" : "devices",
-        idle.count() == 1 ? "it" : "them",
+        idle.count() == 1 ? "it" : "them", whole_steps ? "" : "'s convolutions",
         HumanTime(Nanoseconds(idle.predicted_ns())),
         HumanTime(Nanoseconds(idle.predicted_now_ns())));
   }

@@ -371,11 +371,8 @@ std::string PlanLimit(const Json& plan) {
 Column Predicted() {
   Column column = Duration(std::string(kPredictedHeading), "predicted_us");
   column.text = [time = std::move(column.text)](const Json& plan) {
-    const Json& step = Member(plan, "request.step");
-    return time(plan) + (Member(plan, "request.memory").is_object()
-                             ? " (whole iteration)"
-                         : step.is_string() && step != "" ? " (whole step)"
-                                                          : "");
+    return time(plan) +
+           (plan.value("whole_steps", false) ? " (whole step)" : "");
   };
   return column;
 }
@@ -422,7 +419,9 @@ std::string PlanText(const v1::Plan& plan) {
                                                 "PREDICTED", "WHY"}
                      : std::vector<std::string>{
                            "RANK", "DEVICE KIND", "BATCH", "WEIGHT",
-                           std::string(kPredictedHeading), "UNDIVIDED", "WHY"});
+                           std::string(plan.whole_steps() ? kWholeStepsHeading
+                                                          : kPredictedHeading),
+                           "UNDIVIDED", "WHY"});
   // Ranks with the same kind and batch run the same kernels.
   std::set<std::pair<std::string, std::int64_t>> shown;
   std::string kernels;

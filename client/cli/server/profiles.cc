@@ -14,6 +14,7 @@
 #include "base/device_kind.h"
 #include "base/files/file.h"
 #include "base/onnx/network_file.h"
+#include "base/other_tasks.h"
 #include "base/service/clock.h"
 #include "base/training/json.h"
 #include "client/cli/profile_network.h"
@@ -105,6 +106,7 @@ Status Export(const Server& server, const ExportOptions& options) {
     UCUDNN_ASSIGN_OR_RETURN(Profile profile, FromProto(message));
     if (network) profile = ForNetwork(profile, *network);
     std::ranges::move(profile.kernels, std::back_inserter(all.kernels));
+    std::ranges::move(profile.others, std::back_inserter(all.others));
   }
   if (network && all.kernels.empty()) {
     return Fail(Code::kNotFound, "nothing is measured of network '{}'",
@@ -138,18 +140,26 @@ struct ImportOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
+std::vector<KernelProfile*> AllOf(Profile* profile) {
+  std::vector<KernelProfile*> all;
+  for (KernelProfile& kernel : profile->kernels) all.push_back(&kernel);
+  for (KernelProfile& tasks : profile->others) all.push_back(&tasks);
+  return all;
+}
+
 // Names the kind of the file's only device.
 Status SetKind(const std::string& kind, Profile* profile) {
-  const std::string device = profile->kernels.front().id.device;
-  for (KernelProfile& kernel : profile->kernels) {
-    if (kernel.id.device != device) {
+  const std::vector<KernelProfile*> all = AllOf(profile);
+  const std::string device = all.front()->id.device;
+  for (const KernelProfile* kernel : all) {
+    if (kernel->id.device != device) {
       return Fail(Code::kInvalidArgument,
                   "--kind names the kind of one device, but the file has '{}' "
                   "and '{}'",
-                  device, kernel.id.device);
+                  device, kernel->id.device);
     }
   }
-  for (KernelProfile& kernel : profile->kernels) kernel.id.device = kind;
+  for (KernelProfile* kernel : all) kernel->id.device = kind;
   return {};
 }
 
@@ -164,14 +174,14 @@ Status AddWhatIsMissing(const ImportOptions& options, Profile* profile) {
                             ReadNetworkFile(options.network, BatchSize(1)));
     UCUDNN_ASSIGN_OR_RETURN(*profile, WithProblems(*profile, network));
   }
-  for (KernelProfile& kernel : profile->kernels) {
-    const KernelId& id = kernel.id;
+  for (KernelProfile* kernel : AllOf(profile)) {
+    const KernelId& id = kernel->id;
     if (const auto kind = ParseDeviceKind(id.device); !kind) {
       return Fail(Code::kInvalidArgument,
                   "device {}; name the file's kind with --kind",
                   kind.error().message);
     }
-    if (!kernel.problem) {
+    if (!kernel->problem && !IsOtherTasks(id.layer)) {
       return Fail(Code::kInvalidArgument,
                   "nothing tells which convolution {} {} of network '{}' is: "
                   "the file has no column 'problem'; name the network's file, "
@@ -179,8 +189,8 @@ Status AddWhatIsMissing(const ImportOptions& options, Profile* profile) {
                   id.layer, Name(id.op), id.network);
     }
     if (!options.complete) continue;
-    for (const MeasuredPoint& point : kernel.points) {
-      kernel.complete.try_emplace(
+    for (const MeasuredPoint& point : kernel->points) {
+      kernel->complete.try_emplace(
           point.batch, Completeness{*options.complete, std::string()});
     }
   }
@@ -285,7 +295,8 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       ->option_text("KIND");
   out->add_option("--network", to->network,
                   "Of this registered network, by its layers, so that solve "
-                  "plans it; unless given, of every convolution once")
+                  "plans it; unless given, of every convolution and every "
+                  "network's other tasks once")
       ->option_text("NETWORK");
   out->add_flag("--stale", to->stale,
                 "Also what was measured under a driver that no device online "

@@ -214,7 +214,7 @@ class JobPlan(Shown):
 
     id: int
     request: PlanRequest
-    # The slowest rank's; convolutions only, of a memory plan whole iterations.
+    # The slowest rank's; see whole_steps.
     predicted_us: float
     lower_bound_us: float
     optimal: bool
@@ -228,6 +228,8 @@ class JobPlan(Shown):
     under_load_us: Optional[float] = None  # if the devices slow down then
     # A time limit ended a search: an equal request searches again.
     cut_off: bool = False
+    # Whether times are of whole steps, not of convolutions alone.
+    whole_steps: bool = False
 
     def __post_init__(self) -> None:
         for place, rank in enumerate(self.ranks):
@@ -252,7 +254,7 @@ class JobPlan(Shown):
         return Table(
             f"JobPlan {self.id}: {self.request.step or self.request.network}, batch "
             f"{self.request.batch}, {self.request.limit_text()}: "
-            f"{'' if self.memory_plans or self.request.step else PREDICTED + ' '}"
+            f"{'' if self.whole_steps else PREDICTED + ' '}"
             f"{time_text(self.predicted_us)}, undivided "
             f"{optional_time(self.undivided_us)}",
             ("rank", "device kind", "batch", "weight", "time", "why"),

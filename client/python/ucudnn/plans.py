@@ -62,6 +62,9 @@ class WorkspacePlan(Shown):
     concurrency: str = ""
     # Of the measurements that it is made of: "accuracy not measured: ...".
     notes: List[str] = field(default_factory=list, compare=False)
+    # The part of these times in which tasks run that are not convolutions; 0 where
+    # they are of convolutions alone.
+    other_time_us: float = 0.0
 
     @classmethod
     def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
@@ -74,7 +77,7 @@ class WorkspacePlan(Shown):
 
     def to_json(self) -> Dict[str, Any]:
         plan = asdict(self)
-        for optional in ("concurrency", "notes"):
+        for optional in ("concurrency", "notes", "other_time_us"):
             if not plan[optional]:
                 del plan[optional]
         for kernel in plan["kernels"]:

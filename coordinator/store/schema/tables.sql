@@ -70,6 +70,7 @@ CREATE TABLE network_revisions (
   created_ms @INT@ NOT NULL,
   PRIMARY KEY (name, revision)
 ) @STRICT@;
+CREATE INDEX networks_by_hash ON network_revisions (hash);
 
 -- `content` is a step's JSON as it was put, `outline` a serialised Step without
 -- what it recorded, for lists and people.

@@ -2,9 +2,9 @@
 
 import type { DeviceKind } from './types.js';
 
-// How far predicted times and shares reach, but for memory plans.
+// What predicted times count.
 export const kPredicted = 'Predicted (convolutions only)';
-export const kPredictionNote = 'Predicted times and shares count convolutions only.';
+export const kPredictedWhole = 'Predicted (whole step)';
 
 function significant(value: number): string {
   const magnitude = Math.abs(value);

@@ -149,6 +149,7 @@ export interface Plan {
   predicted_us: number;
   lower_bound_us: number;
   optimal: boolean;
+  whole_steps: boolean; // whether times are of those, not of convolutions alone
   undivided_us: number | null;
   ranks: RankPlan[];
   reasons: string[];
@@ -214,6 +215,7 @@ export interface Job {
   revisions: JobRevision[];
   ranks: JobRank[];
   drift: string[];
+  whole_steps: boolean; // whether its plan predicts those
   proposed_revision: number; // 0: none
 }
 

@@ -150,5 +150,25 @@ TEST(DeviceModelTest, WorkspacesFollowTheirFormulas) {
   EXPECT_EQ(ModelledWorkspace("FFT", conv2_2, BatchSize(16)), std::nullopt);
 }
 
+TEST(CostsTest, AreOnTheLineOfATaskThatHasOne) {
+  TrainingGraph graph;
+  Task task;
+  task.work.line = {{BatchSize(2), Nanoseconds(100)},
+                    {BatchSize(4), Nanoseconds(201)},
+                    {BatchSize(8), Nanoseconds(80)}};
+  const auto at = [&](std::int64_t batch) {
+    return CostsAt(graph, task, BatchSize(batch)).at(0).time.count();
+  };
+  EXPECT_EQ(at(1), 100);
+  EXPECT_EQ(at(2), 100);
+  EXPECT_EQ(at(3), 150);
+  EXPECT_EQ(at(4), 201);
+  EXPECT_EQ(at(7), 111);  // rounded towards the former
+  EXPECT_EQ(at(8), 80);
+  EXPECT_EQ(at(12), 120);
+  task.work.fixed = Nanoseconds(5);
+  EXPECT_EQ(at(3), 5);
+}
+
 }  // namespace
 }  // namespace ucudnn

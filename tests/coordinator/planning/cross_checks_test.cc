@@ -308,5 +308,26 @@ TEST(CrossChecksTest, FindsASlowDeviceInNoise) {
   }
 }
 
+TEST(CrossChecksTest, ChecksTheLongestTasksBesideConvolutions) {
+  const std::string problem = "tasks-" + std::string(64, 'e') + "-FP32-NCHW";
+  const std::vector<MeasuredPoint> points = {
+      Point(8, 3, 3, "fc.update"), Point(8, 900, 3, "bn.backward"),
+      Point(8, 30'000, 3, "pool.forward")};
+  const auto chosen = ChooseCrossCheck("k", problem, points, {});
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->algorithm.name, "bn.backward");
+  EXPECT_EQ(chosen->problem, problem);
+  // Beside as many of each operation.
+  EXPECT_TRUE(ChooseCrossCheck("k", problem, points, WithPoints(3).points));
+  KindCrossChecks checks;
+  for (int i = 1; i <= kCrossChecksPerOp; ++i) {
+    checks.points.push_back(*chosen);
+    checks.points.back().batch = BatchSize(i);
+  }
+  EXPECT_FALSE(ChooseCrossCheck("k", problem, points, checks.points));
+  EXPECT_EQ(WorkOf(problem), (CheckedWork{std::nullopt, Precision::kFp32}));
+  EXPECT_EQ(WorkOf("nonsense"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ucudnn

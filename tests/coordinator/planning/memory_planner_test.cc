@@ -420,6 +420,112 @@ TEST(MemoryPlannerTest, RefusesWhatItCannotPlan) {
   EXPECT_THAT(plan.error().message, HasSubstr("conv4"));
 }
 
+// The tasks of the chain that are no convolutions.
+StepTasks TasksOfChain() {
+  const NetworkRecord chain = Chain();
+  const Graph graph =
+      ParseGraph(chain.source, "chain", BatchSize(1), "test").value();
+  const TrainingGraph training = BuildTrainingGraph(graph, {}).value();
+  StepTasks tasks;
+  tasks.problem = "tasks-" + std::string(64, 'c') + "-FP32-NCHW";
+  for (const Task& task : training.tasks) {
+    if (!task.work.conv) tasks.names.insert(task.name);
+  }
+  return tasks;
+}
+
+// Each of them takes `time` at the batch.
+KindProfiles TasksMeasured(
+    const JobRequest& request,
+    const std::function<Nanoseconds(const std::string&, BatchSize)>& time) {
+  KindProfiles profiles;
+  for (const Need& need : NeedsOf(TasksOfChain(), request)) {
+    for (const std::string& name : TasksOfChain().names) {
+      MeasuredPoint point;
+      point.batch = need.batch;
+      point.algorithm.name = name;
+      point.time = time(name, need.batch);
+      profiles[need.kind][need.problem].push_back(point);
+    }
+  }
+  return profiles;
+}
+
+Result<JobPlan> MakeMeasured(const JobRequest& request,
+                             const KindProfiles& profiles) {
+  return MakeMemoryPlans(Chain(), request, profiles, Models(), kTime,
+                         TasksOfChain());
+}
+
+TEST(MemoryPlannerTest, TakesMeasuredTimesOfTasksOtherThanConvolutions) {
+  JobRequest request = Request(6, 1, 1_GiB);
+  request.memory->policy = "baseline";
+  const auto at = [](Nanoseconds each) {
+    return [each](const std::string&, BatchSize) { return each; };
+  };
+  const auto fast =
+      MakeMeasured(request, TasksMeasured(request, at(Nanoseconds(1'000))));
+  const auto slow =
+      MakeMeasured(request, TasksMeasured(request, at(Nanoseconds(5'000))));
+  ASSERT_TRUE(fast) << fast.error().message;
+  ASSERT_TRUE(slow) << slow.error().message;
+  const auto tasks = static_cast<std::int64_t>(TasksOfChain().names.size());
+  EXPECT_GT(tasks, 8);
+  EXPECT_EQ(slow->predicted - fast->predicted, Nanoseconds(4'000) * tasks);
+  EXPECT_THAT(fast->reasons, Not(Contains(HasSubstr("estimates"))));
+
+  // One that was not measured everywhere leaves all to the estimates.
+  KindProfiles partly = TasksMeasured(request, at(Nanoseconds(1'000)));
+  auto& points = partly[kFastKind][TasksOfChain().problem];
+  points.pop_back();
+  const auto estimated = MakeMeasured(request, partly);
+  ASSERT_TRUE(estimated) << estimated.error().message;
+  EXPECT_EQ(estimated->predicted, Make(request)->predicted);
+  EXPECT_THAT(estimated->reasons,
+              Contains(HasSubstr("what the device model of " +
+                                 std::string(kFastKind) + " estimates")));
+}
+
+TEST(MemoryPlannerTest, AddsWhatConvolutionsDoBeside) {
+  JobRequest request = Request(4, 1, 1_GiB);
+  request.memory->policy = "baseline";
+  KindProfiles profiles = TasksMeasured(
+      request,
+      [](const std::string&, BatchSize) { return Nanoseconds(1'000); });
+  MeasuredPoint point;
+  point.batch = BatchSize(4);
+  point.algorithm.name = "GEMM";
+  point.time = std::chrono::seconds(1);
+  profiles[kFastKind]
+          ["forward-c64-h32w32-k64-r3s3-pad1x1-str1x1-dil1x1-g1-"
+           "FP32-NCHW"] = {point};
+  const auto alone = MakeMeasured(request, profiles);
+  point.algorithm.name = "conv2.forward";
+  point.time = Nanoseconds(7'000);
+  profiles[kFastKind][TasksOfChain().problem].push_back(point);
+  const auto with_bias = MakeMeasured(request, profiles);
+  ASSERT_TRUE(alone && with_bias);
+  EXPECT_EQ(with_bias->predicted - alone->predicted, Nanoseconds(7'000));
+}
+
+// Times that rounds of fewer images may beat, or not: solvers check themselves
+// that no plan beats their bounds.
+TEST(MemoryPlannerTest, BoundsTasksWhateverTheirTimesByBatch) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 12; ++trial) {
+    JobRequest request = Request(8, trial % 2 == 0 ? 1 : 2, 16_MiB);
+    if (trial % 2 != 0) request.device_kinds[1] = kSlowKind;
+    const KindProfiles profiles =
+        TasksMeasured(request, [&](const std::string&, BatchSize) {
+          return Nanoseconds(1'000 + random() % 1'000'000);
+        });
+    const auto plan = MakeMeasured(request, profiles);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(plan->lower_bound, plan->predicted);
+    EXPECT_GT(plan->lower_bound, Nanoseconds(0));
+  }
+}
+
 TEST(MemoryPlannerTest, KeysPlansByNetworkFileAndDeviceModel) {
   const std::string text = MemoryInputsText(Chain(), Models());
   EXPECT_EQ(MemoryInputsText(Chain(), Models()), text);

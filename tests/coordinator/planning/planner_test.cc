@@ -467,5 +467,149 @@ TEST(PlannerTest, SaysWhyMemoryIsNotConsidered) {
                        "model of X"));
 }
 
+constexpr const char* kTasksProblem =
+    "tasks-dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd-"
+    "FP32-NCHW";
+
+StepTasks TwoTasks() {
+  return {.problem = kTasksProblem,
+          .names = {"loss", "relu.forward"},
+          .unknown = {}};
+}
+
+// What the other tasks need: so many microseconds, and as many an image.
+void AddTasks(const JobRequest& request, const std::string& kind,
+              std::int64_t us, KindProfiles* profiles) {
+  for (const Need& need : NeedsOf(TwoTasks(), request)) {
+    if (need.kind != kind) continue;
+    MeasuredPoint point;
+    point.batch = need.batch;
+    point.algorithm.name = "loss";
+    point.time = std::chrono::microseconds(us);
+    (*profiles)[kind][need.problem].push_back(point);
+    point.algorithm.name = "relu.forward";
+    point.time *= need.batch.count();
+    (*profiles)[kind][need.problem].push_back(point);
+  }
+}
+
+Result<JobPlan> PlanWholeSteps(const JobRequest& request,
+                               const KindProfiles& profiles) {
+  return MakePlan(OneLayer(), request, profiles, {}, {}, TwoTasks());
+}
+
+TEST(PlannerTest, NeedsOtherTasksAtBatchesThatEncloseAllShares) {
+  const auto batches = [](const JobRequest& request) {
+    std::set<std::int64_t> found;
+    for (const Need& need : NeedsOf(TwoTasks(), request)) {
+      EXPECT_EQ(need.problem, kTasksProblem);
+      EXPECT_FALSE(need.goal.adaptive);
+      found.insert(need.batch.count());
+    }
+    return found;
+  };
+  using Batches = std::set<std::int64_t>;
+  EXPECT_EQ(batches(Request(12, {kFast})), (Batches{12}));
+  EXPECT_EQ(batches(Request(12, {kFast, kFast})), (Batches{1, 2, 4, 6}));
+  EXPECT_EQ(batches(Request(12, {kFast, kSlow})), (Batches{1, 2, 4, 8, 12}));
+  JobRequest memory = Request(12, {kFast});
+  memory.memory.emplace();
+  EXPECT_EQ(batches(memory), (Batches{1, 2, 4, 8, 12}));
+  EXPECT_THAT(NeedsOf(StepTasks(), Request(12, {kFast})), IsEmpty());
+}
+
+TEST(PlannerTest, CountsWholeStepsWhereAllTasksAreMeasured) {
+  const JobRequest request = Request(8, {kFast});
+  KindProfiles profiles = Measured(OneLayer(), request, {{kFast, 100}});
+  const auto before = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(before) << before.error().message;
+  EXPECT_FALSE(CountsWholeSteps(*before));
+  EXPECT_THAT(
+      before->reasons,
+      Contains(AllOf(HasSubstr(kPredictionNote),
+                     HasSubstr("not measured of " + std::string(kFast)))));
+  AddTasks(request, kFast, 10, &profiles);
+  const auto plan = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(CountsWholeSteps(*plan));
+  const WorkspacePlan& workspace = plan->ranks[0].workspace;
+  EXPECT_EQ(workspace.other_time, 90us);
+  EXPECT_EQ(workspace.total_time,
+            before->ranks[0].workspace->total_time + 90us);
+  EXPECT_EQ(plan->predicted, before->predicted + 90us);
+  EXPECT_EQ(plan->lower_bound, before->lower_bound + 90us);
+  EXPECT_EQ(*plan->undivided, *before->undivided + 90us);
+  EXPECT_EQ(plan->optimal, before->optimal);
+  EXPECT_THAT(plan->reasons, Contains(AllOf(HasSubstr(kWholeStepsNote),
+                                            HasSubstr("take 90.0 us of"))));
+  EXPECT_NE(InputsText(OneLayer(), request, profiles),
+            InputsText(OneLayer(), request,
+                       Measured(OneLayer(), request, {{kFast, 100}})));
+}
+
+TEST(PlannerTest, SharesByWholeSteps) {
+  const JobRequest request = Request(12, {kFast, kSlow});
+  // Convolutions alone are alike; the other tasks of one take their time again.
+  KindProfiles profiles =
+      Measured(OneLayer(), request, {{kFast, 100}, {kSlow, 100}});
+  const auto even = MakePlan(OneLayer(), request, profiles);
+  ASSERT_TRUE(even) << even.error().message;
+  EXPECT_EQ(even->ranks[0].batch, BatchSize(6));
+  AddTasks(request, kFast, 1, &profiles);
+  AddTasks(request, kSlow, 180, &profiles);
+  const auto whole = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_GT(whole->ranks[0].batch, BatchSize(7));
+  EXPECT_TRUE(CountsWholeSteps(*whole));
+  for (const RankPlan& rank : whole->ranks) {
+    EXPECT_GT(rank.workspace->other_time, 0us);
+  }
+}
+
+TEST(PlannerTest, NeverMixesWholeStepsWithConvolutionsAlone) {
+  const JobRequest request = Request(12, {kFast, kSlow});
+  KindProfiles profiles =
+      Measured(OneLayer(), request, {{kFast, 100}, {kSlow, 130}});
+  AddTasks(request, kFast, 50, &profiles);
+  const auto mixed = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(mixed) << mixed.error().message;
+  const auto plain = MakePlan(OneLayer(), request, profiles);
+  EXPECT_EQ(mixed->ranks, plain->ranks);
+  EXPECT_EQ(mixed->predicted, plain->predicted);
+  EXPECT_THAT(mixed->reasons,
+              Contains(HasSubstr("are not measured of " + std::string(kSlow) +
+                                 " at 1 images")));
+  // Of a kind that has no room for the largest, it does not lack.
+  AddTasks(request, kSlow, 50, &profiles);
+  std::erase_if(profiles[kSlow][kTasksProblem], [](const MeasuredPoint& point) {
+    return point.batch > BatchSize(8);
+  });
+  EXPECT_FALSE(CountsWholeSteps(*PlanWholeSteps(request, profiles)));
+  const auto fits = MakePlan(OneLayer(), request, profiles,
+                             RoomFor(request, 12, 8), {}, TwoTasks());
+  ASSERT_TRUE(fits) << fits.error().message;
+  EXPECT_TRUE(CountsWholeSteps(*fits));
+}
+
+TEST(PlannerTest, CountsConvolutionsOnlyWhereNoShareIsMeasuredThatRanksGet) {
+  const JobRequest request = Request(12, {kFast, kFast});
+  KindProfiles profiles = Measured(OneLayer(), request, {{kFast, 100}});
+  AddTasks(Request(2, {kFast, kFast}), kFast, 10, &profiles);
+  const auto plan = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(CountsWholeSteps(*plan));
+}
+
+TEST(PlannerTest, GivesAlikeRanksSharesOfWholeSteps) {
+  const JobRequest request = Request(13, {kFast, kFast});
+  KindProfiles profiles = Measured(OneLayer(), request, {{kFast, 100}});
+  AddTasks(request, kFast, 10, &profiles);
+  const auto plan = PlanWholeSteps(request, profiles);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(CountsWholeSteps(*plan));
+  EXPECT_EQ(plan->ranks[0].batch + plan->ranks[1].batch, BatchSize(13));
+  EXPECT_EQ(std::max(plan->ranks[0].batch, plan->ranks[1].batch), BatchSize(7));
+}
+
 }  // namespace
 }  // namespace ucudnn

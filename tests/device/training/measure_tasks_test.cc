@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/training/build.h"
+#include "base/training/step_tasks.h"
 #include "device/forwarding_device.h"
 #include "device/onednn/onednn_device.h"
 #include "device/operators/open.h"
@@ -100,10 +100,10 @@ class NotedOperators final : public test::ForwardingOperators {
 
 class MeasureTasksTest : public ::testing::Test {
  protected:
-  void Measure(const Graph& graph, std::vector<BatchSize> batches) {
+  void Measure(const Graph& graph, std::vector<BatchSize> batches,
+               TaskMeasureOptions options = {}) {
     training_ = *BuildTrainingGraph(graph, {});
     operations_ = *OperationsOf(graph, training_);
-    TaskMeasureOptions options;
     options.batches = std::move(batches);
     options.repeats = 2;
     const Status measured =
@@ -181,6 +181,40 @@ TEST_F(MeasureTasksTest, MeasuresFilterGradientsOnlyAsTheyRun) {
   EXPECT_EQ(device_.betas[ConvOp::kBackwardFilter], (std::set<float>{0}));
   Measure(test::SmallChain(4), {BatchSize(2)});
   EXPECT_EQ(device_.betas[ConvOp::kBackwardFilter], (std::set<float>{0, 1}));
+}
+
+TEST_F(MeasureTasksTest, LeavesConvolutionsOutThatAreMeasuredElsewhere) {
+  const Graph graph = test::SmallChain(4);
+  const TrainingGraph training = *BuildTrainingGraph(graph, {});
+  TaskMeasureOptions options;
+  options.measured_elsewhere = AreConvolutions(training, NetworkOf(graph));
+  Measure(graph, {BatchSize(4)}, options);
+  for (std::size_t task = 0; task < operations_.size(); ++task) {
+    const Task& measured = training_.tasks[task];
+    const std::vector<MeasuredPoint>& points = measured.work.measured;
+    if (!options.measured_elsewhere[task]) {
+      EXPECT_FALSE(points.empty()) << measured.name;
+    } else if (measured.kind == TaskKind::kBackwardData) {
+      EXPECT_TRUE(points.empty()) << measured.name;
+    } else {
+      // Its bias alone.
+      ASSERT_EQ(points.size(), 1U) << measured.name;
+      EXPECT_EQ(points[0].time, kEach);
+      EXPECT_EQ(points[0].algorithm.name, "");
+    }
+  }
+}
+
+TEST_F(MeasureTasksTest, MeasuresOneTaskAlone) {
+  TaskMeasureOptions options;
+  options.only = 1;  // conv1's ReLU
+  Measure(test::SmallChain(4), {BatchSize(4)}, options);
+  for (std::size_t task = 0; task < operations_.size(); ++task) {
+    EXPECT_EQ(training_.tasks[task].work.measured.size(), task == 1 ? 1U : 0U);
+  }
+  const MeasuredPoint& point = training_.tasks[1].work.measured[0];
+  EXPECT_EQ(point.repeats, 2);
+  EXPECT_EQ(point.min, kEach);
 }
 
 }  // namespace

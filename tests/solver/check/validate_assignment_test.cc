@@ -226,6 +226,8 @@ TEST(ValidateAssignmentTest, ChecksJointPlansAgainstTheMeasurements) {
        "micro-batches take 20 ns, not 40"},
       {[](auto&, auto& p) { p.kinds[0].per_image = Nanoseconds(3); },
        "its plan and the rest take"},
+      {[](auto&, auto& p) { p.kinds[0].others.resize(7, Nanoseconds(5)); },
+       "its plan and the rest take"},
       {[](auto& j, auto&) { j.assignment.makespan = Nanoseconds(28); },
        "the makespan is 29 ns, not 28"},
       {[=](auto& j, auto&) { j.assignment.shares[four] = {}; },

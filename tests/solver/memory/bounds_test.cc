@@ -101,5 +101,28 @@ TEST(LowerBoundTimeTest, IsThatOfTheRequestedSubBatch) {
   }
 }
 
+// At 6 images a round of all takes 60 us, two of 3 take 2 x 12; at most 4
+// images fit.
+TEST(LowerBoundTimeTest, CountsMeasuredTasksAtTheirLeastTimeForAnImage) {
+  test::GraphMaker maker(1);
+  const std::size_t x = maker.Block(100);
+  maker.Run(TaskKind::kForward, {}, {x}, 1us);
+  TrainingGraph graph = maker.graph();
+  graph.batch = BatchSize(6);
+  graph.blocks[x].bytes = Bytes(0);
+  graph.blocks[x].bytes_per_image = Bytes(100);
+  TaskWork& work = graph.tasks[0].work;
+  work.fixed.reset();
+  work.line = {
+      {BatchSize(1), 10us}, {BatchSize(3), 12us}, {BatchSize(6), 60us}};
+  const Nanoseconds bound = LowerBoundTime(graph, Bytes(400), {});
+  EXPECT_LE(bound, 24us);
+  EXPECT_GE(bound, 24us - 10ns);
+  work.line = {{BatchSize(1), 2us}, {BatchSize(6), 60us}};
+  const Nanoseconds single = LowerBoundTime(graph, Bytes(400), {});
+  EXPECT_LE(single, 12us);
+  EXPECT_GE(single, 12us - 10ns);
+}
+
 }  // namespace
 }  // namespace ucudnn

@@ -3,7 +3,7 @@
 
 import type { Colors, Drawing } from '../chart.js';
 import { axis, tooltip } from '../chart.js';
-import { counted, kPredicted, mark, signedPercent, time } from '../format.js';
+import { counted, mark, signedPercent, time } from '../format.js';
 
 export interface Sample {
   name: string;
@@ -47,13 +47,13 @@ export function deviation(
           const s = samples[dataIndex];
           if (!s) return '';
           return (
-            `${s.name}\nmeasured ${time(s.measured)}, ${kPredicted.toLowerCase()} ` +
+            `${s.name}\nmeasured ${time(s.measured)}, predicted ` +
             `${time(s.predicted)}, ${signedPercent(ratio(s))}`
           );
         },
       },
       xAxis: {
-        ...axis(colors, kPredicted.toLowerCase()),
+        ...axis(colors, 'predicted'),
         type: 'value',
         scale: true,
         boundaryGap: ['10%', '10%'],

@@ -1,9 +1,9 @@
 // The step times of one rank, revision after revision: of each, the first steps
-// and the latest, with the predicted time of the plan's convolutions.
+// and the latest, with the time that the plan predicts.
 
 import type { Colors, Drawing } from '../chart.js';
 import { axis, tooltip } from '../chart.js';
-import { counted, kPredicted, mark, time, whole } from '../format.js';
+import { counted, mark, time, whole } from '../format.js';
 import type { StepTimes } from '../types.js';
 import { kBand } from './deviation.js';
 
@@ -26,6 +26,7 @@ export function series(steps: StepTimes, before: number): ([number, number] | nu
 
 export function steps(
   revisions: StepTimes[],
+  predicted: string,
 ): (colors: Colors, width: number) => Drawing {
   let total = 0;
   const starts = revisions.map((r) => {
@@ -43,7 +44,7 @@ export function steps(
       .map(
         (r) =>
           `revision ${r.revision}: ${counted(r.count, 'step')}, median ` +
-          `${time(r.median_us)}, ${kPredicted.toLowerCase()} ${time(r.predicted_us)}`,
+          `${time(r.median_us)}, ${predicted.toLowerCase()} ${time(r.predicted_us)}`,
       )
       .join('; '),
     option: {
@@ -103,7 +104,7 @@ export function steps(
               show: index === revisions.length - 1,
               color: colors.text,
               position: 'insideEndTop',
-              formatter: `${kPredicted.toLowerCase()} ${time(r.predicted_us)}`,
+              formatter: `${predicted.toLowerCase()} ${time(r.predicted_us)}`,
             },
             data:
               r.predicted_us > 0

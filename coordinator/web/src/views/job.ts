@@ -53,9 +53,12 @@ function revisionTable(): Table<{ job: Job; revision: JobRevision }> {
             : h('span', {}, revision.adopted_ms > 0 ? 'was adopted' : 'was not adopted') },
       { title: 'Plan', cell: (row) => planLink(row.revision.plan_id) },
       {
-        title: format.kPredicted,
+        title: 'Predicted',
         numeric: true,
-        cell: (row) => format.time(row.revision.predicted_us || null),
+        cell: ({ job, revision }) => [
+          format.time(revision.predicted_us || null),
+          job.whole_steps ? null : h('span', { class: 'sub' }, 'convolutions only'),
+        ],
       },
       { title: 'Reason', cell: (row) => row.revision.reason || 'the first plan' },
       {
@@ -121,7 +124,7 @@ function rankTable(): Table<{ job: Job; rank: JobRank }> {
         cell: text((s) => format.time(s.p90_us)),
       },
       {
-        title: format.kPredicted,
+        title: 'Predicted',
         numeric: true,
         sort: number((s) => s.predicted_us),
         cell: text((s) => format.time(s.predicted_us || null)),
@@ -222,8 +225,8 @@ export function jobView(id: string, params: URLSearchParams): View<Answer> {
       stepChart.element.hidden = ran.length === 0;
       if (ran.length > 0) {
         stepChart.show(
-          steps(ran),
-          'The first steps of each revision and the latest. Dashed: the predicted time of a step’s convolutions, in its band of ±3 %. Arrows at the top: slower than shown.',
+          steps(ran, job.whole_steps ? format.kPredictedWhole : format.kPredicted),
+          'The first steps of each revision and the latest. Dashed: the predicted time, in its band of ±3 %. Arrows at the top: slower than shown.',
         );
       }
       const all = samples(job);

@@ -111,7 +111,7 @@ export function samples(job: Job): Sample[] {
 export function deviationText(all: Sample[]): string {
   const within = all.filter((s) => Math.abs(ratio(s)) <= kBand).length;
   return (
-    `${within} of ${format.counted(all.length, 'rank')} within 3 %. Without memory plans, predictions count convolutions only: ` +
+    `${within} of ${format.counted(all.length, 'rank')} within 3 %. Where a plan counts convolutions only, ` +
     'steps that also do other work take longer.'
   );
 }

@@ -24,7 +24,7 @@ function planFacts(plan: Plan): HTMLElement {
     ['Batch', `${format.images(request.batch)}, ${request.precision || 'FP32'} ${request.layout}`],
     ['Workspace', `at most ${limit(request)}, policy ${request.batch_policy || 'powerOfTwo'}`],
     [
-      request.memory ? 'Predicted' : format.kPredicted,
+      plan.whole_steps ? format.kPredictedWhole : format.kPredicted,
       [
         h('strong', {}, format.time(plan.predicted_us)),
         ` (${plan.optimal ? 'optimal' : 'not proven optimal'}${bound})`,

@@ -62,7 +62,7 @@ export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> 
         sort: (row) => row.predicted_us,
         cell: (row) => [
           format.time(row.predicted_us),
-          row.request.memory ? h('span', { class: 'sub' }, 'whole iteration') : null,
+          row.whole_steps ? h('span', { class: 'sub' }, 'whole step') : null,
         ],
       },
       {

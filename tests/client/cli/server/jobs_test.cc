@@ -94,10 +94,10 @@ TEST_F(JobsCliTest, SayWhatAPredictionCovers) {
   };
   EXPECT_THAT(Run({"replan", "1234", "--accept"}).out,
               HasSubstr(", predicted (convolutions only) 20.0 ms;"));
-  // Memory plans predict whole steps.
+  // Those of all tasks, and of memory plans.
   coordinator_.get_job = [](const v1::GetRequest&) -> Result<v1::Job> {
     v1::Job job;
-    job.mutable_request()->mutable_memory();
+    job.set_whole_steps(true);
     return job;
   };
   EXPECT_THAT(Run({"show", "job", "1234"}).out,

@@ -1,0 +1,56 @@
+#include "device/training/other_tasks.h"
+
+#include <algorithm>
+
+#include "base/graph.h"
+#include "base/onnx/network_file.h"
+#include "base/text.h"
+#include "base/training/step_tasks.h"
+#include "device/training/measure_tasks.h"
+#include "device/training/task_operations.h"
+
+namespace ucudnn {
+Result<std::vector<MeasuredPoint>> MeasureOtherTasks(
+    Device& device, Operators& operators, const OtherTasksCampaign& campaign,
+    const std::stop_token& stop) {
+  constexpr std::string_view kSource = "network";
+  if (campaign.model.empty()) {
+    return Fail(Code::kInvalidArgument,
+                "the coordinator no longer has the network of {}",
+                ToString(campaign.tasks));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(
+      const Graph graph,
+      ParseGraph(campaign.model, kSource, campaign.batch, kSource));
+  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph training,
+                          BuildTrainingGraph(graph, OptionsOf(campaign.tasks)));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskOperation> operations,
+                          OperationsOf(graph, training));
+  TaskMeasureOptions options;
+  options.batches = {campaign.batch};
+  options.measured_elsewhere = AreConvolutions(training, NetworkOf(graph));
+  if (!campaign.only.empty()) {
+    const auto only =
+        std::ranges::find(training.tasks, campaign.only, &Task::name);
+    if (only == training.tasks.end()) {
+      return Fail(Code::kInvalidArgument, "{} have no task '{}'",
+                  ToString(campaign.tasks), Excerpt(campaign.only));
+    }
+    options.only = static_cast<std::size_t>(only - training.tasks.begin());
+  }
+  UCUDNN_RETURN_IF_ERROR(
+      MeasureTasks(device, operators, operations, options, stop, &training));
+  std::vector<MeasuredPoint> points;
+  for (const Task& task : training.tasks) {
+    const auto fastest =
+        std::ranges::min_element(task.work.measured, {}, &MeasuredPoint::time);
+    if (fastest == task.work.measured.end()) continue;
+    MeasuredPoint& point = points.emplace_back(*fastest);
+    point.algorithm = {
+        .name = task.name, .math = {}, .precision = campaign.tasks.precision};
+    point.workspace = Bytes(0);
+  }
+  return points;
+}
+
+}  // namespace ucudnn
