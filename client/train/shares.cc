@@ -200,6 +200,7 @@ Status SharePlanner::Measure(const std::vector<BatchSize>& batches,
       ToString(device_.info().kind), device_.info().driver);
   if (input.model) key += ' ' + ShortHash(ToJson(*input.model).dump());
   key += " tasks " + HashOf(prepared_.training);
+  if (input.exchanged_statistics) key += " exchanged";
   UCUDNN_ASSIGN_OR_RETURN(keys_, ranks_.AllGather(key, InTime()));
   Status set;
   if (const auto known = known_.find(key); known != known_.end()) {

@@ -325,6 +325,8 @@ class Training {
   Status PlanHere() {
     ShareRequest request;
     request.input = job_.input;
+    request.input.exchanged_statistics =
+        ranks_.size() > 1 && exchanges_statistics();
     request.plan = options_.plan;
     request.plan.allow_sub_batch_statistics = options_.statistics_of_ranks;
     request.plan.policy = Policy();

@@ -55,7 +55,8 @@ Status MeasureTraining(Device& device, Operators& operators,
       {.batches = input.batches.empty() ? MeasuredBatches(training.batch)
                                         : input.batches,
        .max_workspace = input.max_workspace,
-       .repeats = input.repeats},
+       .repeats = input.repeats,
+       .exchanged_statistics = input.exchanged_statistics},
       stop, &training);
 }
 

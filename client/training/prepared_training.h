@@ -41,6 +41,8 @@ struct TrainingInput {
   std::uint64_t seed = 1;  // of parameters
   int repeats = 3;         // of each measurement
   Bytes max_workspace = 1_GiB;
+  // Normalisations are measured as ranks run them that exchange statistics.
+  bool exchanged_statistics = false;
   // What is measured, the batch among them; MeasuredBatches if empty.
   std::vector<BatchSize> batches;
 };

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "device/elements.h"
 #include "device/measure/measure.h"
+#include "device/training/rank_exchange.h"
 #include "device/training/task_runner.h"
 
 namespace ucudnn {
@@ -25,6 +26,16 @@ constexpr std::int64_t kCold = 2;
 // Any rate but 0, with which an update may read less.
 constexpr float kRate = 0.01F;
 constexpr float kMomentum = 0.9F;
+
+// Of one rank, whose sums are everyone's.
+class NoOthers final : public RankExchange {
+ public:
+  bool stream_ordered() const override { return true; }
+  Status SumStatistics(std::span<double> /*sums*/) override { return {}; }
+  Status SumGradients(std::span<const std::span<float>> /*bucket*/) override {
+    return {};
+  }
+};
 
 BatchSize LargestOf(std::span<const BatchSize> batches) {
   BatchSize largest(1);
@@ -157,6 +168,11 @@ class TaskMeasurement {
     UCUDNN_ASSIGN_OR_RETURN(scratch_, device_.Allocate(size));
     UCUDNN_ASSIGN_OR_RETURN(probabilities_,
                             device_.Allocate(Bytes(largest_.count() * labels)));
+    if (options_.exchanged_statistics) {
+      UCUDNN_ASSIGN_OR_RETURN(
+          shared_,
+          SharedStatistics::Create(device_, operations_, largest_, no_others_));
+    }
     return UploadRepeated(device_, scratch_, pattern_);
   }
 
@@ -304,6 +320,7 @@ class TaskMeasurement {
     state.rate = kRate;
     state.momentum = kMomentum;
     state.probabilities = static_cast<float*>(probabilities_.data());
+    state.shared = shared_ ? &*shared_ : nullptr;
     const auto measure = [&]() -> Result<MeasuredPoint> {
       UCUDNN_RETURN_IF_ERROR(MatchOutput(task, batch, places));
       return Time([&] {
@@ -396,6 +413,8 @@ class TaskMeasurement {
   const std::string pattern_ = RandomElements(1 << 20, Precision::kFp32, 1);
   DeviceBuffer scratch_;
   DeviceBuffer probabilities_;
+  NoOthers no_others_;
+  std::optional<SharedStatistics> shared_;
 };
 
 }  // namespace

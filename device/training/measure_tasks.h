@@ -26,6 +26,9 @@ struct TaskMeasureOptions {
   // it does beside is, and it has no measurement if that is nothing. Empty: of
   // none.
   std::vector<bool> measured_elsewhere = {};
+  // Normalisations take their statistics as ranks do that exchange them
+  // (rank_exchange.h): sums first, and then what they make of them.
+  bool exchanged_statistics = false;
   // Measures this task only.
   std::optional<std::size_t> only = {};
 };

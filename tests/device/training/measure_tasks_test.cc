@@ -88,6 +88,22 @@ class NotedOperators final : public test::ForwardingOperators {
     return ForwardingOperators::Blend(batch, elements, alpha, a, beta, out);
   }
 
+  Status Normalise(BatchSize batch, const Normalisation& normalisation,
+                   const float* x, const float* w, float* y,
+                   float* statistics) override {
+    ++normalised;
+    return ForwardingOperators::Normalise(batch, normalisation, x, w, y,
+                                          statistics);
+  }
+  Status NormaliseBySums(BatchSize batch, const Normalisation& normalisation,
+                         const float* x, const double* sums,
+                         std::int64_t values, const float* w, float* y,
+                         float* statistics) override {
+    ++normalised_by_sums;
+    return ForwardingOperators::NormaliseBySums(batch, normalisation, x, sums,
+                                                values, w, y, statistics);
+  }
+
   struct Bias {
     BatchSize batch;
     std::int64_t elements = 0;
@@ -96,6 +112,7 @@ class NotedOperators final : public test::ForwardingOperators {
   float least_pooled = 1, most_pooled = 0, least_alpha = 1;
   std::size_t fewest_values = 1000;  // different ones that were pooled
   std::vector<Bias> biases;
+  int normalised = 0, normalised_by_sums = 0;
 };
 
 class MeasureTasksTest : public ::testing::Test {
@@ -130,6 +147,17 @@ TEST_F(MeasureTasksTest, PoolsOutputsOfRelus) {
 TEST_F(MeasureTasksTest, PoolsRandomValues) {
   Measure(test::SmallChain(8), {BatchSize(8), BatchSize(4), BatchSize(2)});
   EXPECT_GT(operators_.fewest_values, 20U);
+}
+
+TEST_F(MeasureTasksTest, TakesStatisticsAsRanksExchangeThem) {
+  Measure(test::SmallResidual(8), {BatchSize(8)});
+  EXPECT_GT(operators_.normalised, 0);
+  EXPECT_EQ(operators_.normalised_by_sums, 0);
+  operators_.normalised = 0;
+  Measure(test::SmallResidual(8), {BatchSize(8)},
+          {.exchanged_statistics = true});
+  EXPECT_EQ(operators_.normalised, 0);
+  EXPECT_GT(operators_.normalised_by_sums, 0);
 }
 
 TEST_F(MeasureTasksTest, UpdatesWithARate) {
