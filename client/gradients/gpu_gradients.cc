@@ -234,8 +234,9 @@ Result<bool> GpuGradients::Done() {
   UCUDNN_RETURN_IF_ERROR(state_->group->Check());
   const CUresult result = state_->driver->StreamQuery(state_->stream);
   if (result == CUDA_ERROR_NOT_READY) return false;
-  UCUDNN_RETURN_IF_ERROR(state_->Check(result, "cuStreamQuery"));
-  return true;
+  if (result == CUDA_SUCCESS) return true;
+  return tl::unexpected<Error>(
+      cudnn::DescribeError(*state_->driver, result, "cuStreamQuery"));
 }
 
 void GpuGradients::Abort() { state_->Abandon(); }
