@@ -131,7 +131,9 @@ TEST(ConvertTest, KeepsTasksOtherThanConvolutionsApart) {
   MeasuredPoint point;
   point.batch = BatchSize(4);
   point.algorithm.name = "relu.forward";
-  *problem.add_measurements() = ToProto(point, {.device = "GPU-1"});
+  PointOrigin origin;
+  origin.device = "GPU-1";
+  *problem.add_measurements() = ToProto(point, origin);
   const Profile profile = FromProto(message).value();
   EXPECT_TRUE(profile.kernels.empty());
   ASSERT_EQ(profile.others.size(), 1U);

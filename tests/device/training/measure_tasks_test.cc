@@ -154,8 +154,9 @@ TEST_F(MeasureTasksTest, TakesStatisticsAsRanksExchangeThem) {
   EXPECT_GT(operators_.normalised, 0);
   EXPECT_EQ(operators_.normalised_by_sums, 0);
   operators_.normalised = 0;
-  Measure(test::SmallResidual(8), {BatchSize(8)},
-          {.exchanged_statistics = true});
+  TaskMeasureOptions options;
+  options.exchanged_statistics = true;
+  Measure(test::SmallResidual(8), {BatchSize(8)}, options);
   EXPECT_EQ(operators_.normalised, 0);
   EXPECT_GT(operators_.normalised_by_sums, 0);
 }

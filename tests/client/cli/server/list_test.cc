@@ -80,6 +80,7 @@ TEST_F(ListCliTest, SaysWhatPredictionsOfPlansCover) {
   const auto plan = [](bool memory) {
     v1::Plan made;
     made.set_predicted_ns(20'000'000);
+    made.set_whole_steps(memory);
     if (memory) made.mutable_request()->mutable_memory()->set_budget_bytes(1);
     return made;
   };
@@ -101,7 +102,7 @@ TEST_F(ListCliTest, SaysWhatPredictionsOfPlansCover) {
   };
   const std::string listed = run({"plans"});
   EXPECT_THAT(listed, HasSubstr(kPredictedHeading));
-  EXPECT_THAT(listed, HasSubstr("20.0 ms (whole iteration)"));
+  EXPECT_THAT(listed, HasSubstr("20.0 ms (whole step)"));
   EXPECT_THAT(listed, HasSubstr("20.0 ms  "));
   EXPECT_THAT(run({"show", "plan", "1"}), HasSubstr(kPredictedHeading));
   EXPECT_THAT(run({"show", "plan", "2"}), Not(HasSubstr(kPredictedHeading)));
