@@ -115,6 +115,23 @@ def test_a_repeated_report_counts_once(cluster, monkeypatch):
     assert kept == [1000, 2000, 3000]
 
 
+def test_has_finished_when_the_coordinator_knows(cluster, monkeypatch):
+    first, _ = begin(cluster)
+    ask = Rest.ask
+
+    def lose_the_end(self, method, path, *arguments):
+        if path.endswith("/finish"):
+            raise ucudnn.Unreachable("the end was lost")
+        return ask(self, method, path, *arguments)
+
+    monkeypatch.setattr(Rest, "ask", lose_the_end)
+    assert not first.finish() and first.problem == "the end was lost"
+    assert cluster.job(first.id).state == "running"
+    monkeypatch.setattr(Rest, "ask", ask)
+    assert first.finish() and first.problem == ""
+    assert cluster.job(first.id).state == "finished"
+
+
 def test_adopts_and_refuses_plans(cluster, daemon):
     first, second = begin(cluster)
     first.report(1.0)

@@ -3,6 +3,7 @@ by two ranks over gloo, which run the scenarios of torch_coordinator_ranks.py.""
 
 import pytest
 import ucudnn
+from ucudnn.coordinator import Coordinator
 from ucudnn.torch.parallel.coordinator import PutStep
 from ucudnn.torch.parallel.planning import RankSteps
 from ucudnn.torch.profiling import StepProfile
@@ -122,6 +123,18 @@ def test_plans_are_of_what_this_job_put(url):
     assert batches(Interrupted(2, url, "raced", "f").plan(steps, 8)) == [6, 2]
     why = Interrupted(9, url, "raced", "f").plan(steps, 8)
     assert why == "others put other times of raced meanwhile"
+
+
+@pytest.mark.parametrize(
+    "wrong, shares", [({"batch": 4}, [3, 1]), ({"device_kinds": ["fast"]}, [8])]
+)
+def test_takes_no_plan_of_other_shares(url, monkeypatch, wrong, shares):
+    make = Coordinator.make_plan
+    monkeypatch.setattr(
+        Coordinator, "make_plan", lambda self, **asked: make(self, **{**asked, **wrong})
+    )
+    why = plan_of(url, "wrong", [FAST, SLOW])
+    assert f"{shares}, are none that these ranks can have" in why
 
 
 def test_says_why_there_is_no_plan():

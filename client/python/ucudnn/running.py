@@ -175,12 +175,14 @@ class RunningJob:
     def finish(self, within: float = _FINISH_WITHIN_S) -> bool:
         """Sends what is left and, on rank 0, that the job ended. Whether the
         coordinator knows."""
-        if self._finished:
-            return True
-        self._finished = self.exchange(within)
-        if self._finished and self._registration:
-            with contextlib.suppress(Error):
-                self._post("finish", {})
+        if not self._finished and self.exchange(within):
+            try:
+                if self._registration:
+                    self._post("finish", {})
+            except Error as error:
+                self.problem = str(error)
+            else:
+                self._finished = True
         return self._finished
 
     def register(self) -> None:

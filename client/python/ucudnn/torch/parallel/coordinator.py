@@ -46,7 +46,7 @@ class PutStep:
             for _ in range(_TRIES):
                 plan, there = self._plan(steps, batch)
                 if plan is not None and there:
-                    return plan
+                    return plan if _fits(plan, steps, batch) else _misfit(plan)
             return f"others put other times of {self._name} meanwhile"
         except (InvalidArgument, NotAllowed):
             raise
@@ -99,6 +99,22 @@ class PutStep:
             for kind in kinds
             if kind.fingerprint in fingerprints and not kind.recorded
         ]  # fmt: skip
+
+
+def _fits(plan: JobPlan, steps: RankSteps, batch: int) -> bool:
+    """Whether the ranks can have the plan's shares, which are of the mini-batch."""
+    batches = [rank.batch for rank in plan.ranks]
+    return (
+        len(batches) == len(steps.ranks)
+        and min(batches) >= 0
+        and sum(batches) == batch
+        and steps.given(batches) is not None
+    )
+
+
+def _misfit(plan: JobPlan) -> str:
+    batches = [rank.batch for rank in plan.ranks]
+    return f"the shares of its plan {plan.id}, {batches}, are none that these ranks can have"
 
 
 def _profile(kind: Dict[str, Any]) -> StepProfile:

@@ -131,6 +131,8 @@ class RegisteredSource(Source):
 
     def _refusal(self, batches: List[int]) -> str:
         """Why the job cannot have these shares; empty if it can."""
+        if len(batches) != self._ranks.size:
+            return f"it is of {len(batches)} ranks; {self._ranks.size} are accepted"
         if sum(batches) != self._plan.batch:
             return (
                 f"the mini-batch would be {sum(batches)} images; {self._plan.batch}, "

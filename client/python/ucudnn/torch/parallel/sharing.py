@@ -251,7 +251,8 @@ def _coordinated(
         if ranks.rank == 0:
             warn(f"share: {why}")
         return replace(here, reasons=[*here.reasons, why]), None
-    plan = steps.given([rank.batch for rank in made.ranks]) or here
+    plan = steps.given([rank.batch for rank in made.ranks])
+    assert plan is not None  # put.plan() saw to that
     notes = here.reasons[len(here.ranks) :]  # what is said beside each rank's share
     plan = replace(
         plan,
