@@ -77,10 +77,9 @@ Result<v1::Step> StepService::PutStep(const v1::PutStepRequest& request) {
                           .updated_ms = clock_.NowMs(),
                           .outline = OutlineOf(*kinds).SerializeAsString(),
                           .content = request.content()};
-  UCUDNN_RETURN_IF_ERROR(store_.steps.PutStep(record, kMaxSteps));
-  v1::GetRequest named;
-  named.set_id(request.name());
-  return GetStep(named);
+  UCUDNN_ASSIGN_OR_RETURN(const StepRecord stored,
+                          store_.steps.PutStep(record, kMaxSteps));
+  return ToProto(stored);
 }
 
 Result<v1::ListStepsResponse> StepService::ListSteps(

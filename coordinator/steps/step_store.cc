@@ -23,19 +23,18 @@ Result<StepRecord> StepOf(const SqlRow& row) {
 
 }  // namespace
 
-Result<std::int64_t> StepStore::PutStep(const StepRecord& step,
-                                        std::int64_t most) {
+Result<StepRecord> StepStore::PutStep(const StepRecord& step,
+                                      std::int64_t most) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the step's name", step.name));
   UCUDNN_RETURN_IF_ERROR(CheckKey("the step's hash", step.hash));
-  return database_.Write([&](SqlTransaction& sql) -> Result<std::int64_t> {
+  return database_.Write([&](SqlTransaction& sql) -> Result<StepRecord> {
     UCUDNN_ASSIGN_OR_RETURN(
         const auto known,
-        sql.Query("SELECT revision, hash FROM steps WHERE name = $1 " +
-                      sql.dialect().lock_rows,
-                  {step.name}));
-    if (!known.empty() && known[0].Text(1) == step.hash) {
-      return known[0].Int(0);
-    }
+        Records(sql.Query(SelectSteps("NULL") + "WHERE name = $1 " +
+                              sql.dialect().lock_rows,
+                          {step.name}),
+                StepOf));
+    if (!known.empty() && known[0].hash == step.hash) return known[0];
     UCUDNN_ASSIGN_OR_RETURN(const auto counted,
                             sql.Query("SELECT COUNT(*) FROM steps"));
     if (known.empty() && counted.at(0).Int(0) >= most) {
@@ -57,7 +56,10 @@ Result<std::int64_t> StepStore::PutStep(const StepRecord& step,
                   "RETURNING revision",
                   {step.name, step.hash, step.put_by, step.updated_ms,
                    SqlBytes{step.outline}, SqlBytes{step.content}}));
-    return put.at(0).Int(0);
+    StepRecord stored = step;
+    stored.revision = put.at(0).Int(0);
+    stored.content.clear();
+    return stored;
   });
 }
 

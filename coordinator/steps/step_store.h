@@ -32,10 +32,11 @@ class StepStore {
  public:
   explicit StepStore(SqlDatabase& database) : database_(database) {}
 
-  // Replaces what has the name, unless that has the same hash. Returns the
-  // revision. `step.revision` is ignored. kResourceExhausted: it is a new name,
-  // and there are `most` already.
-  Result<std::int64_t> PutStep(const StepRecord& step, std::int64_t most);
+  // Replaces what has the name, unless that has the same hash. Returns what it
+  // left there, without `content`: others may replace that at once.
+  // `step.revision` is ignored. kResourceExhausted: it is a new name, and there
+  // are `most` already.
+  Result<StepRecord> PutStep(const StepRecord& step, std::int64_t most);
   // The first `limit` steps whose names come after `after`, without `content`.
   Result<std::vector<StepRecord>> ListSteps(std::int64_t limit,
                                             const std::string& after = "");

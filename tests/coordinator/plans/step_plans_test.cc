@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 
@@ -19,15 +20,17 @@ using ::testing::HasSubstr;
 class StepPlansTest : public ::testing::Test {
  protected:
   // Of kind K: a step takes so many microseconds an image.
-  void Put(int us) {
+  static v1::PutStepRequest Content(int us) {
     v1::PutStepRequest put;
     put.set_name("resnet");
     put.set_content(fmt::format(
         R"({{"kinds": [{{"device_kind": "K", "steps": [
             {{"batch": 1, "time_us": {}}}, {{"batch": 9, "time_us": {}}}]}}]}})",
         us, 9 * us));
-    ASSERT_TRUE(coordinator_.steps.PutStep(put));
+    return put;
   }
+
+  void Put(int us) { ASSERT_TRUE(coordinator_.steps.PutStep(Content(us))); }
 
   static v1::PlanRequest Wanted() {
     v1::PlanRequest request;
@@ -68,6 +71,21 @@ TEST_F(StepPlansTest, ChangeWithTheContentAlone) {
   EXPECT_EQ(slower->network_revision(), 2);
   Put(10);
   EXPECT_EQ(coordinator_.plans.CreatePlan(Wanted())->id(), plan->id());
+}
+
+// Jobs plan with what they put themselves, which others may replace at once.
+TEST_F(StepPlansTest, ArePutWithAnAnswerOfWhatWasPut) {
+  const auto put_many = [&](int from) {
+    int others = 0;
+    for (int us = from; us < from + 200; ++us) {
+      const auto put = coordinator_.steps.PutStep(Content(us));
+      if (!put || put->kinds(0).steps(0).time_ns() != us * 1000) ++others;
+    }
+    return others;
+  };
+  auto beside = std::async(std::launch::async, put_many, 1000);
+  EXPECT_EQ(put_many(1), 0);
+  EXPECT_EQ(beside.get(), 0);
 }
 
 TEST_F(StepPlansTest, NeedNoMeasurement) {
