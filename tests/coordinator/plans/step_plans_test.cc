@@ -77,13 +77,13 @@ TEST_F(StepPlansTest, ChangeWithTheContentAlone) {
 TEST_F(StepPlansTest, ArePutWithAnAnswerOfWhatWasPut) {
   const auto put_many = [&](int from) {
     int others = 0;
-    for (int us = from; us < from + 200; ++us) {
+    for (int us = from; us < from + 2000; ++us) {
       const auto put = coordinator_.steps.PutStep(Content(us));
       if (!put || put->kinds(0).steps(0).time_ns() != us * 1000) ++others;
     }
     return others;
   };
-  auto beside = std::async(std::launch::async, put_many, 1000);
+  auto beside = std::async(std::launch::async, put_many, 10000);
   EXPECT_EQ(put_many(1), 0);
   EXPECT_EQ(beside.get(), 0);
 }
