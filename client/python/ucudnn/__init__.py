@@ -15,8 +15,6 @@ may be called from any thread. Times are microseconds, sizes bytes; every size m
 also be given as text such as "64MiB".
 """
 
-from typing import List
-
 from ucudnn.cluster import JobPlan, MemoryRequest, PlanRequest
 from ucudnn.coordinator import Coordinator, connect
 from ucudnn.errors import (
@@ -28,12 +26,7 @@ from ucudnn.errors import (
     NotFound,
     Unreachable,
 )
-from ucudnn.joint_memory import (
-    Gpu,
-    JointMemoryPlan,
-    MemoryShare,
-    solve_joint_memory,
-)
+from ucudnn.joint_memory import Gpu, JointMemoryPlan, MemoryShare, solve_joint_memory
 from ucudnn.memory import solve_memory
 from ucudnn.memory_plans import (
     BlockLife,
@@ -143,5 +136,5 @@ __all__ = [
 ]
 
 
-def __dir__() -> List[str]:
+def __dir__() -> list[str]:
     return [*__all__, "__version__"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import List, Sequence, Tuple
+from typing import Sequence
 
 from ucudnn.errors import error_of
 from ucudnn.library import declared, load
@@ -67,13 +67,7 @@ class Convolution:
             self._free(self._handle)
 
     def run(
-        self,
-        stream: int,
-        a: int,
-        b: int,
-        out: int,
-        workspace: int,
-        workspace_size: int,
+        self, stream: int, a: int, b: int, out: int, workspace: int, workspace_size: int
     ) -> None:
         """Enqueues out = op(a, b); all are addresses, the stream 0 on a CPU."""
         status = self._run(
@@ -122,8 +116,8 @@ class ConvolutionDevice:
         return Convolution(handle.value or 0)
 
     def divide(
-        self, problems: Sequence[Tuple[str, int]], total: int
-    ) -> List[Convolution]:
+        self, problems: Sequence[tuple[str, int]], total: int
+    ) -> list[Convolution]:
         """Plans for all (problem, batch), whose workspaces take at most `total`
         bytes together."""
         count = len(problems)

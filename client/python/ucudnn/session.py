@@ -24,7 +24,7 @@ import functools
 import json
 import math
 from types import TracebackType
-from typing import Any, Dict, List, NamedTuple, Optional, Type
+from typing import Any, NamedTuple, Optional
 
 from ucudnn.errors import Error, InvalidArgument, error_of
 from ucudnn.library import declared, load
@@ -43,7 +43,7 @@ class _Memory(NamedTuple):
     stream: Optional[int]
 
 
-def _on_gpu(array: Dict[str, Any]) -> _Memory:
+def _on_gpu(array: dict[str, Any]) -> _Memory:
     """The memory that a __cuda_array_interface__ describes."""
     address, read_only = array["data"]
     form = array["typestr"]
@@ -55,10 +55,7 @@ def _on_gpu(array: Dict[str, Any]) -> _Memory:
     # 1 and 2 are CUDA's handles of the default streams; None: the array is
     # ready.
     return _Memory(
-        address,
-        math.prod(array["shape"]),
-        _GPU_TYPES[form],
-        array.get("stream"),
+        address, math.prod(array["shape"]), _GPU_TYPES[form], array.get("stream")
     )
 
 
@@ -106,7 +103,7 @@ def _library() -> ctypes.CDLL:
 
 
 # The results of functions that tell something of a session.
-_told: Dict[str, Any] = {}
+_told: dict[str, Any] = {}
 
 
 class _Told(property):
@@ -168,7 +165,7 @@ class Session:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
+        kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
@@ -231,10 +228,10 @@ class Session:
     _memory_plan: str = _tells(ctypes.c_char_p, "")
 
     @property
-    def notes(self) -> List[str]:
+    def notes(self) -> list[str]:
         """Further remarks on the plan, such as that ranks share a GPU."""
         self._get("rank")
-        notes: List[str] = []
+        notes: list[str] = []
         while True:
             note = _library().ucudnn_session_note(self._session, len(notes))
             if note is None:
@@ -242,27 +239,25 @@ class Session:
             notes.append(note.decode())
 
     @property
-    def plan(self) -> Dict[str, Any]:
+    def plan(self) -> dict[str, Any]:
         """The plan of all ranks, as `ucudnn show plan -o json` prints it."""
-        plan: Dict[str, Any] = json.loads(self._plan_json)
+        plan: dict[str, Any] = json.loads(self._plan_json)
         return plan
 
     @property
-    def memory_plan(self) -> Optional[Dict[str, Any]]:
+    def memory_plan(self) -> Optional[dict[str, Any]]:
         """This rank's memory plan, as `ucudnn solve memory -o json` prints it,
         with its training graph as "graph"; None if it has none. The header
         ucudnn/ucudnn.h tells the order that makes executing it safe."""
         text = self._memory_plan
-        plan: Optional[Dict[str, Any]] = json.loads(text) if text else None
+        plan: Optional[dict[str, Any]] = json.loads(text) if text else None
         return plan
 
     def report_step(self, milliseconds: float) -> None:
         """Reports how long this rank's last step took, without waiting for other
         ranks. Does not block."""
         self._get("rank")
-        self._check(
-            _library().ucudnn_session_report_step(self._session, milliseconds)
-        )
+        self._check(_library().ucudnn_session_report_step(self._session, milliseconds))
 
     def refresh(self) -> bool:
         """Collective, between two steps: adopts a newer plan if there is one;
@@ -270,9 +265,7 @@ class Session:
         self._get("rank")
         changed = ctypes.c_int()
         self._check(
-            _library().ucudnn_session_refresh(
-                self._session, ctypes.byref(changed)
-            )
+            _library().ucudnn_session_refresh(self._session, ctypes.byref(changed))
         )
         return changed.value != 0
 

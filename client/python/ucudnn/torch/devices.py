@@ -22,9 +22,7 @@ class Device:
     gpu: str  # a GPU's name that is unique in the job; empty: not a GPU
 
 
-def find_device(
-    device: Optional[Any] = None, kind: Optional[str] = None
-) -> Device:
+def find_device(device: Optional[Any] = None, kind: Optional[str] = None) -> Device:
     """The given device, else the current GPU, else the CPU. `kind` replaces the
     text that tells kinds of devices apart."""
     chosen = torch.device(device) if device is not None else None
@@ -68,9 +66,7 @@ def _cpu_kind() -> str:
                     break
     except OSError:
         pass
-    return (
-        f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
+    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def _gpu_kind(device: torch.device) -> str:

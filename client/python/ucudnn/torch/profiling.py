@@ -7,7 +7,7 @@ import gc
 import statistics
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
@@ -32,16 +32,16 @@ class StepProfile:
     """Times of one step on one kind of device."""
 
     kind: str
-    ms: Dict[int, float] = field(default_factory=dict)  # by batch
+    ms: dict[int, float] = field(default_factory=dict)  # by batch
     largest: Optional[int] = None  # batch that fits; None: memory did not end
     least: int = 1  # batch that can be computed
     # Of plans within a budget: that, in bytes, and what no plan of the batch beats.
     budget: Optional[int] = None
-    bound_ms: Dict[int, float] = field(default_factory=dict)
-    peak: Dict[int, int] = field(default_factory=dict)  # bytes
+    bound_ms: dict[int, float] = field(default_factory=dict)
+    peak: dict[int, int] = field(default_factory=dict)  # bytes
 
     @property
-    def times(self) -> Dict[int, float]:
+    def times(self) -> dict[int, float]:
         """Of the batches that memory holds, by rising batch."""
         most = self.largest
         return {b: self.ms[b] for b in sorted(self.ms) if most is None or b <= most}
@@ -99,9 +99,7 @@ def profile(
     )
     if not callable(step):
         raise refuse(
-            "profile: step",
-            repr(step),
-            "a function of a batch size is accepted",
+            "profile: step", repr(step), "a function of a batch size is accepted"
         )
     found = find_device(device, kind)
     objects = stateful(step, keep)
@@ -126,9 +124,9 @@ def occupied(device: torch.device, size: int) -> Iterator[None]:
 
 
 def _measured(
-    step: Step, batches: List[int], device: torch.device, kind: str
+    step: Step, batches: list[int], device: torch.device, kind: str
 ) -> StepProfile:
-    times: Dict[int, float] = {}
+    times: dict[int, float] = {}
     fits, ends = 0, None
     warm = False
     for batch in batches:
@@ -193,7 +191,7 @@ def _warm_up(step: Step, batch: int, device: torch.device) -> None:
 def median_ms(step: Step, batch: int, device: torch.device) -> float:
     """Of repeats until it is known to half a percent or a second has passed."""
     laps(device, lambda: step(batch), 1)
-    times: List[float] = []
+    times: list[float] = []
     begun = time.monotonic()
     while len(times) < _MOST:
         times += laps(device, lambda: step(batch), _LEAST)

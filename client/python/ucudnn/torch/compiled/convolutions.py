@@ -9,7 +9,7 @@ around operators that it does not know.
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -40,7 +40,7 @@ _aten = torch.ops.aten
 class _Found(NamedTuple):
     node: Any
     call: Call
-    operations: Tuple[str, ...]
+    operations: tuple[str, ...]
 
 
 class Convolutions:
@@ -48,11 +48,11 @@ class Convolutions:
 
     def __init__(self, limit: Optional[int], enforces: bool) -> None:
         self.used = limit is not None  # in what is compiled now
-        self.lines: List[str] = []  # for people, of the last graph
+        self.lines: list[str] = []  # for people, of the last graph
         self._limit = limit
         self._enforces = enforces
-        self._plans: Dict[Tuple[Call, str], Optional[Convolution]] = {}
-        self._steps: Dict[bool, float] = {}  # microseconds with and without plans
+        self._plans: dict[tuple[Call, str], Optional[Convolution]] = {}
+        self._steps: dict[bool, float] = {}  # microseconds with and without plans
 
     def rewrite(self, graph: Any) -> None:
         """Replaces what gains."""
@@ -105,12 +105,12 @@ class Convolutions:
                 self._plans[layer.call, told.name] = plan
 
 
-def _found(graph: Any) -> List[_Found]:
+def _found(graph: Any) -> list[_Found]:
     found = []
     for node in graph.nodes:
         if node.target is _aten.convolution.default:
             taken, weight, _, *rest = node.args
-            operations: Tuple[str, ...] = (FORWARD,)
+            operations: tuple[str, ...] = (FORWARD,)
         elif node.target is _aten.convolution_backward.default:
             _, taken, weight, _, *rest, wanted = node.args
             operations = tuple(n for n, w in zip((DATA, FILTER), wanted) if w)

@@ -9,7 +9,7 @@ import logging
 import math
 import operator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Iterable, Optional
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -47,7 +47,7 @@ class Costs:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._path = StepCache().path("nodes", find_device(device).kind)
-        self._us: Dict[str, float] = _read(self._path)
+        self._us: dict[str, float] = _read(self._path)
         self._new = False
         self._rate = self._known("copy", self._copy)
 
@@ -74,7 +74,7 @@ class Costs:
             return 0
         return int(self._known(f"workspace of {_key(node)}", lambda: self._taken(node)))
 
-    def link(self) -> Tuple[float, float]:
+    def link(self) -> tuple[float, float]:
         """Bytes a microsecond to the host, and back."""
         rates = functools.lru_cache(link_of(self.device).rates)
         return (
@@ -154,7 +154,7 @@ def _runs_alone(node: Any) -> bool:
     )
 
 
-def _gpus(device: torch.device) -> List[torch.device]:
+def _gpus(device: torch.device) -> list[torch.device]:
     return [device] if device.type == "cuda" else []
 
 
@@ -181,7 +181,7 @@ def _shapes(value: Any) -> str:
     )
 
 
-def _read(path: Optional[Path]) -> Dict[str, float]:
+def _read(path: Optional[Path]) -> dict[str, float]:
     if path is None:
         return {}
     try:

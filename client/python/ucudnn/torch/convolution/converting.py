@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional
 
 import torch
 
@@ -15,12 +15,7 @@ from ucudnn.torch.convolution.calls import (
     record,
     wants_determinism,
 )
-from ucudnn.torch.convolution.contest import (
-    FULL,
-    Contest,
-    Operation,
-    worth_planning,
-)
+from ucudnn.torch.convolution.contest import FULL, Contest, Operation, worth_planning
 from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import take, why_not, why_other
@@ -28,7 +23,7 @@ from ucudnn.torch.devices import current, device_of, slice_units
 from ucudnn.torch.nested import tensors_in
 from ucudnn.torch.timing import Time, times_of
 
-_devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
+_devices: dict[tuple[Any, ...], ConvolutionDevice] = {}
 
 
 def convert(
@@ -183,8 +178,8 @@ def _why_nothing() -> str:
 
 
 def _layers(
-    model: torch.nn.Module, seen: List[Occurrence], device: torch.device
-) -> List[Layer]:
+    model: torch.nn.Module, seen: list[Occurrence], device: torch.device
+) -> list[Layer]:
     modules = dict(model.named_modules())
     layers = []
     for place, call, operations, why in seen:
@@ -203,7 +198,7 @@ def _layers(
 
 
 def plan_layers(
-    layers: List[Layer],
+    layers: list[Layer],
     contest: Contest,
     limit: int,
     total: Optional[int],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -14,12 +14,7 @@ from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.parallel.batch import images_of
 from ucudnn.torch.parallel.checks import refuse_capture, refuse_join
 from ucudnn.torch.parallel.functions import using_all_parameters
-from ucudnn.torch.parallel.hook import (
-    Hook,
-    HookState,
-    OwnTime,
-    narrow,
-)
+from ucudnn.torch.parallel.hook import Hook, HookState, OwnTime, narrow
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
 from ucudnn.torch.parallel.planning import RankShare
 from ucudnn.torch.parallel.synchronised import weigh_synchronised
@@ -100,7 +95,7 @@ class Attached:
         )
         ddp.register_forward_hook(torch.compiler.disable(self._after_forward))
 
-    def adopt(self, rank: int, shares: List[RankShare]) -> None:
+    def adopt(self, rank: int, shares: list[RankShare]) -> None:
         """Weighs gradients from now on by these shares of all ranks."""
         batches = [share.batch for share in shares]
         self._share = shares[rank]
@@ -160,10 +155,7 @@ class Attached:
             if name not in ignored
         ]
         dist._broadcast_coalesced(
-            self._state.group,
-            buffers,
-            self.ddp.broadcast_bucket_size,
-            self._source,
+            self._state.group, buffers, self.ddp.broadcast_bucket_size, self._source
         )
 
     def _after_forward(self, module: Any, args: Any, output: Any) -> Any:

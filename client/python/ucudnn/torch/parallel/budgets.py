@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -100,9 +100,9 @@ class PlannedSteps:
         self._bound = UNBOUNDED if budget is None else budget
         self._device = device
         self._rows: Optional[bool] = None  # whether the input has one for each image
-        self._recorded: Dict[int, Step] = {}
-        self._choices: Dict[int, Choice] = {}
-        self._measured: Dict[int, float] = {}  # milliseconds
+        self._recorded: dict[int, Step] = {}
+        self._choices: dict[int, Choice] = {}
+        self._measured: dict[int, float] = {}  # milliseconds
         self._largest: Optional[int] = None
 
     def profile(self, batches: Sequence[int]) -> StepProfile:
@@ -137,9 +137,9 @@ class PlannedSteps:
         return self._told()
 
     def _told(self) -> StepProfile:
-        ms: Dict[int, float] = {}
-        bound: Dict[int, float] = {}
-        peak: Dict[int, int] = {}
+        ms: dict[int, float] = {}
+        bound: dict[int, float] = {}
+        peak: dict[int, int] = {}
         for batch, choice in self._choices.items():
             near = min(self._measured, key=lambda b: abs(b - batch), default=None)
             scale = 1e-3
@@ -197,7 +197,9 @@ class PlannedSteps:
     def _record(self, batch: int) -> Step:
         def run(model: Callable[..., Any]) -> None:
             def counted(*arguments: Any, **keywords: Any) -> Any:
-                inputs = [a for a in arguments if isinstance(a, torch.Tensor) and a.dim()]
+                inputs = [
+                    a for a in arguments if isinstance(a, torch.Tensor) and a.dim()
+                ]
                 self._check_rows(batch, len(inputs[0]) if inputs else None)
                 return model(*arguments, **keywords)
 

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from ucudnn.files import PathLike
 from ucudnn.torch.profiling import StepProfile
@@ -65,7 +65,7 @@ class StepCache:
         except (OSError, ValueError):
             return None
 
-    def write_json(self, step: str, kind: str, told: Dict[str, Any]) -> None:
+    def write_json(self, step: str, kind: str, told: dict[str, Any]) -> None:
         path = self.path(step, kind)
         if path is not None:
             keep(path, json.dumps(told, indent=1) + "\n")

@@ -4,7 +4,7 @@ value found and what would be accepted."""
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Sequence
+from typing import Any, Sequence
 
 import torch
 import torch.utils.data
@@ -95,9 +95,7 @@ def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
             )
 
 
-def refuse_unlike_passes(
-    ddp: DistributedDataParallel, plan: SharePlan
-) -> None:
+def refuse_unlike_passes(ddp: DistributedDataParallel, plan: SharePlan) -> None:
     """In each pass SyncBatchNorm waits for all ranks."""
     passes = [share.micro_steps for share in plan.ranks]
     if max(passes) > 1 and any(
@@ -115,7 +113,7 @@ def refuse_unlike_passes(
 def refuse_shared_gpu(gpus: Sequence[str]) -> None:
     """NCCL cannot join two ranks on one GPU. `gpus` has the unique name of each
     rank's."""
-    seen: Dict[str, int] = {}
+    seen: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
         if gpu in seen:
             raise refuse(
@@ -131,16 +129,10 @@ def refuse_wrapped_loader(loader: Any) -> None:
     """A loader that a framework made deals each rank only some of its batches."""
     for part in (loader, getattr(loader, "batch_sampler", None)):
         owner = type(part).__module__.partition(".")[0]
-        if owner in (
-            "accelerate",
-            "lightning",
-            "pytorch_lightning",
-            "deepspeed",
-        ):
+        if owner in ("accelerate", "lightning", "pytorch_lightning", "deepspeed"):
             raise refuse(
                 "check: loader",
-                f"a {type(part).__name__} of {owner}, which deals batches out "
-                "again",
+                f"a {type(part).__name__} of {owner}, which deals batches out " "again",
                 "the DataLoader itself is accepted: do not pass it to prepare(); "
                 "in Lightning set use_distributed_sampler=False",
             )

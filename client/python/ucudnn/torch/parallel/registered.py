@@ -6,7 +6,7 @@ import socket
 import threading
 import weakref
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
@@ -28,7 +28,7 @@ def begin_job(
     """Collective: this rank of a job that follows `plan`, which rank 0 has. None on
     all ranks, and a warning, if the coordinator does not let us register one."""
     places = ranks.gather(RankDevice(own.kind, own.gpu, socket.gethostname()))
-    registered: List[RunningJob] = []
+    registered: list[RunningJob] = []
 
     def register() -> Optional[str]:
         assert plan is not None
@@ -129,7 +129,7 @@ class RegisteredSource(Source):
         )
         return self._plan
 
-    def _refusal(self, batches: List[int]) -> str:
+    def _refusal(self, batches: list[int]) -> str:
         """Why the job cannot have these shares; empty if it can."""
         if sum(batches) != self._plan.batch:
             return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -15,12 +15,7 @@ from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse, warn, whole_number
 from ucudnn.torch.devices import Device, find_device
 from ucudnn.torch.kept import stateful
-from ucudnn.torch.parallel.budgets import (
-    Loss,
-    PlannedSteps,
-    budget_of,
-    check_model,
-)
+from ucudnn.torch.parallel.budgets import Loss, PlannedSteps, budget_of, check_model
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
 from ucudnn.torch.parallel.coordinator import PutStep
@@ -112,12 +107,7 @@ def share(
     least; what `step` or `loss` raises.
     """
     ranks = Ranks(group)
-    given = {
-        "step": step,
-        "model": model,
-        "times": times,
-        "session": session,
-    }
+    given = {"step": step, "model": model, "times": times, "session": session}
     sources = [key for key, value in given.items() if value is not None]
 
     def checked() -> Device:
@@ -154,9 +144,7 @@ def share(
             )
         if step is not None and not callable(step):
             raise refuse(
-                "share: step",
-                repr(step),
-                "a function of a batch size is accepted",
+                "share: step", repr(step), "a function of a batch size is accepted"
             )
         return find_device(device, kind)
 
@@ -207,7 +195,7 @@ def share(
         known = [
             n for n, d in zip(sizes, devices) if d.kind == own.kind and n is not None
         ]
-        planned: List[PlannedSteps] = []
+        planned: list[PlannedSteps] = []
         ranks.agree(
             lambda: planned.append(
                 PlannedSteps(
@@ -242,7 +230,7 @@ def share(
 
 def _coordinated(
     ranks: Ranks, own: Device, put: PutStep, steps: RankSteps, here: SharePlan
-) -> Tuple[SharePlan, Optional[RunningJob]]:
+) -> tuple[SharePlan, Optional[RunningJob]]:
     """The shares of the coordinator's plan, and this rank's part of the job; those
     planned here, with the reason, where it has none."""
     made = ranks.from_first(lambda: put.plan(steps, here.batch))
@@ -298,7 +286,7 @@ def _planned(
     planned: PlannedSteps,
     batch: int,
     batches: Optional[Sequence[int]],
-) -> Tuple[SharePlan, RankSteps]:
+) -> tuple[SharePlan, RankSteps]:
     measuring = Measuring(ranks, own, planned.profile, micro_steps=1)
     plan = measuring.plan(batch, batches)
     for _ in range(_TRIALS):
@@ -313,12 +301,12 @@ def _planned(
 
 
 def _timed(
-    devices: List[Device],
+    devices: list[Device],
     times: TimesOfKinds,
     batch: int,
     idle: bool,
     micro_steps: Optional[int],
-) -> Tuple[SharePlan, RankSteps]:
+) -> tuple[SharePlan, RankSteps]:
     by_kind = _by_kind(times)
     told = []
     for rank, found in enumerate(devices):
@@ -334,10 +322,10 @@ def _timed(
     return steps.plan(batch), steps
 
 
-def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
+def _by_kind(times: TimesOfKinds) -> dict[str, dict[int, float]]:
     if isinstance(times, Mapping):
         return {kind: dict(of_kind) for kind, of_kind in times.items()}
-    by_kind: Dict[str, Dict[int, float]] = {}
+    by_kind: dict[str, dict[int, float]] = {}
     rows = (
         times.rows
         if isinstance(times, Times)

@@ -6,7 +6,7 @@ import abc
 import collections
 import statistics
 from dataclasses import replace
-from typing import Any, Deque, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import (
@@ -52,8 +52,8 @@ class StepLog:
     """One rank's step times under the current shares."""
 
     def __init__(self) -> None:
-        self._first: List[float] = []
-        self._last: Deque[float] = collections.deque(maxlen=_LAST)
+        self._first: list[float] = []
+        self._last: collections.deque[float] = collections.deque(maxlen=_LAST)
         self._count = 0
 
     def add(self, ms: float) -> None:
@@ -75,12 +75,10 @@ class StepLog:
         if len(self._last) < _FIRST:
             return None
         recent = list(self._last)[-_FIRST:]
-        return StepTimes(
-            statistics.median(self._first), statistics.median(recent)
-        )
+        return StepTimes(statistics.median(self._first), statistics.median(recent))
 
 
-def drifts(times: List[Optional[StepTimes]], tolerance: float) -> List[float]:
+def drifts(times: list[Optional[StepTimes]], tolerance: float) -> list[float]:
     """By what factor each rank's steps became longer or shorter than its first
     ones; 1 within the tolerance. All 1 until every rank has enough steps."""
     if any(t is None or t.first_ms <= 0 for t in times):
@@ -104,11 +102,7 @@ class TimesSource(Source):
     same factor; the shares change if that makes steps 2 % shorter."""
 
     def __init__(
-        self,
-        ranks: Ranks,
-        plan: SharePlan,
-        steps: RankSteps,
-        tolerance: float,
+        self, ranks: Ranks, plan: SharePlan, steps: RankSteps, tolerance: float
     ) -> None:
         self._ranks = ranks
         self._plan = plan
@@ -141,9 +135,7 @@ class TimesSource(Source):
             for rank, f in enumerate(factors)
             if f != 1
         ]
-        self._plan = replace(
-            plan, reasons=plan.reasons + notes, exchange=now.exchange
-        )
+        self._plan = replace(plan, reasons=plan.reasons + notes, exchange=now.exchange)
         return self._plan
 
 
@@ -176,16 +168,11 @@ class SessionSource(Source):
         session = self._session
         ranks = self._ranks.gather(
             RankShare(
-                session.batch,
-                session.first_image,
-                1,
-                session.predicted_ms or None,
+                session.batch, session.first_image, 1, session.predicted_ms or None
             )
         )
         reasons = [f"{session.source}: {session.reason}", *session.notes]
-        return SharePlan(
-            ranks, session.predicted_step_ms or None, None, reasons
-        )
+        return SharePlan(ranks, session.predicted_step_ms or None, None, reasons)
 
     def report(self, ms: float) -> None:
         self._session.report_step(ms)

@@ -54,9 +54,7 @@ def weigh_synchronised(model: torch.nn.Module, factor: Factor) -> None:
         if not isinstance(module, torch.nn.SyncBatchNorm):
             continue
         # The compiler would keep the factor of the step that it compiles.
-        module.register_forward_pre_hook(
-            torch.compiler.disable(_entering(factor))
-        )
+        module.register_forward_pre_hook(torch.compiler.disable(_entering(factor)))
         module.register_forward_hook(torch.compiler.disable(_leaving(factor)))
         # Its own parameters' gradients are taken between the two.
         for parameter in module.parameters(recurse=False):
