@@ -103,13 +103,12 @@ class Network(Shown):
                 (
                     layer.name,
                     "x".join(map(str, [layer.channels, *layer.input])),
-                    str(layer.filters),
+                    layer.filters,
                     "x".join(map(str, layer.filter)),
                     "x".join(map(str, layer.stride)),
                 )
                 for layer in self.layers
             ],
-            len(self.layers),
         )
 
 
@@ -256,16 +255,15 @@ class JobPlan(Shown):
             ("rank", "device kind", "batch", "weight", "time", "why"),
             [
                 (
-                    str(rank.rank),
+                    rank.rank,
                     rank.device_kind,
-                    str(rank.batch),
+                    rank.batch,
                     f"{rank.weight:.4f}",
                     time_text(rank.workspace.total_time_us) if rank.workspace else "-",
                     rank.reason,
                 )
                 for rank in self.ranks
             ],
-            len(self.ranks),
         )
 
 
@@ -343,11 +341,11 @@ class Job(Shown):
     def _table(self) -> Table:
         rows = [
             (
-                str(rank.rank),
+                rank.rank,
                 rank.device_kind,
                 rank.host,
-                str(steps.revision),
-                str(steps.count),
+                steps.revision,
+                steps.count,
                 time_text(steps.median_us),
                 time_text(steps.p90_us),
             )
@@ -359,7 +357,6 @@ class Job(Shown):
             + "".join(f"; {change}" for change in self.drift),
             ("rank", "device kind", "host", "revision", "steps", "median", "p90"),
             rows,
-            len(rows),
         )
 
 

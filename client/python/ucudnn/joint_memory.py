@@ -82,13 +82,12 @@ class JointMemoryPlan(Shown):
                 (
                     share.gpu,
                     size_text(share.budget_bytes),
-                    str(share.batch),
+                    share.batch,
                     time_text(share.time_us),
                     share.why,
                 )
                 for share in self.gpus
             ],
-            len(self.gpus),
             self.notes,
         )
 

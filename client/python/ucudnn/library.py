@@ -22,31 +22,22 @@ from ucudnn.errors import LibraryNotFound, error_of
 
 def load(name: str) -> ctypes.CDLL:
     """Loads `name`, such as "libucudnn_solve.so.1"."""
-    places = []
     chosen = os.environ.get("UCUDNN_LIBRARY")
-    if chosen:
-        path = Path(chosen)
-        places.append(path.parent if ".so" in path.name else path)
-    else:
-        places.append(Path(__file__).parent)
-    tried = []
-    for place in places:
-        file = place / name
-        if not file.exists():
-            tried.append(f"{file} does not exist")
-            continue
+    folder = Path(chosen or Path(__file__).parent)
+    file = (folder.parent if ".so" in folder.name else folder) / name
+    if file.exists():
         try:
             return ctypes.CDLL(str(file))
         except OSError as error:
             raise LibraryNotFound(str(error)) from error
+    tried = f"{file} does not exist"
     if not chosen:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
-            tried.append(str(error))
+            tried += f"; {error}"
     raise LibraryNotFound(
-        f"{name} cannot be loaded: {'; '.join(tried)}; set UCUDNN_LIBRARY to "
-        "its folder"
+        f"{name} cannot be loaded: {tried}; set UCUDNN_LIBRARY to its folder"
     )
 
 

@@ -12,7 +12,7 @@ from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, read_json, write_json
 from ucudnn.json_objects import decode, encode
 from ucudnn.library import ask_solver
-from ucudnn.shown import MOST_ROWS, Shown, Table
+from ucudnn.shown import Shown, Table
 from ucudnn.sizes import size_text, time_text
 
 
@@ -252,9 +252,8 @@ class MemoryPlan(Shown):
                     time_text(life.start_us),
                     time_text(life.end_us),
                 )
-                for life in lives[:MOST_ROWS]
+                for life in lives
             ],
-            len(lives),
             self.notes,
         )
 

@@ -129,7 +129,6 @@ class WorkspacePlan(Shown):
                 )
                 for kernel in self.kernels
             ],
-            len(self.kernels),
             self.notes,
         )
 
@@ -246,7 +245,6 @@ class Front(list[FrontPoint], Shown):
                 )
                 for point in self
             ],
-            len(self),
             self.notes,
         )
 
@@ -291,14 +289,13 @@ class Assignment(Shown):
             [
                 (
                     share.gpu,
-                    str(share.batch),
+                    share.batch,
                     time_text(share.time_us),
                     f"{share.weight:.4f}",
                     share.reason,
                 )
                 for share in self.gpus
             ],
-            len(self.gpus),
         )
 
 
@@ -324,6 +321,5 @@ class Allocation(Shown):
             f"Allocation of {len(self.offsets)} buffers in {self.pool} B "
             f"({proof}; {self.load} B live at once)",
             ("buffer", "offset"),
-            [(id, str(offset)) for id, offset in self.offsets.items()],
-            len(self.offsets),
+            [*self.offsets.items()],
         )

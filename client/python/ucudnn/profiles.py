@@ -156,11 +156,7 @@ class Profile(_Rows[Measurement]):
         return Table(
             f"Profile of {len(self.rows)} measurements",
             ("device", "network", "precision", "layout", "rows", "batches"),
-            [
-                (*names, str(len(b)), f"{min(b)} to {max(b)}")
-                for names, b in counts.items()
-            ],
-            len(counts),
+            [(*names, len(b), f"{min(b)} to {max(b)}") for names, b in counts.items()],
         )
 
 
@@ -181,12 +177,11 @@ class Times(_Rows[Time]):
             [
                 (
                     *names,
-                    str(len(rows)),
+                    len(rows),
                     f"{min(r.batch for r in rows)} to " f"{max(r.batch for r in rows)}",
                 )
                 for names, rows in counts.items()
             ],
-            len(counts),
         )
 
 

@@ -49,7 +49,7 @@ class FrameworkStep(Shown):
         rows = [
             (
                 kind.device_kind,
-                str(step.batch),
+                step.batch,
                 time_text(step.time_us),
                 size_text(step.peak_bytes) if step.peak_bytes else "-",
             )
@@ -60,7 +60,6 @@ class FrameworkStep(Shown):
             f"Step {self.name}, revision {self.revision}: {len(self.kinds)} kinds",
             ("device kind", "batch", "time", "peak"),
             rows,
-            len(rows),
         )
 
 

@@ -56,6 +56,11 @@ def current(device: torch.device) -> ContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def same_randomness(device: torch.device) -> ContextManager[None]:
+    """After it random numbers, also the device's, are as before."""
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
 def _cpu_kind() -> str:
     model = platform.processor() or platform.machine()
     try:

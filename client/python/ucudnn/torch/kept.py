@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ucudnn.torch.checks import refuse, refuse_lazy
+from ucudnn.torch.devices import same_randomness
 
 _SHORT = 100  # items of a list that are looked at
 _NOT_NAMED = (
@@ -159,9 +160,8 @@ def unchanged(objects: list[Any], device: torch.device) -> Iterator[None]:
                 "a step on the bare module is accepted: measure before wrapping "
                 "it, or use ddp.module",
             )
-    gpus = [device] if device.type == "cuda" else []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=gpus))
+        stack.enter_context(same_randomness(device))
         stack.callback(random.setstate, random.getstate())
         numpy = sys.modules.get("numpy")
         if numpy is not None:

@@ -91,12 +91,7 @@ def profile(
     instead of a DistributedDataParallel. Raises InvalidArgument; and whatever
     `step` raises, unless it is out of memory.
     """
-    wanted = sorted(
-        {
-            whole_number("profile: batches", b, 1, "a whole number from 1 up")
-            for b in batches
-        }
-    )
+    wanted = sorted({whole_number("profile: batches", b, 1) for b in batches})
     if not callable(step):
         raise refuse(
             "profile: step", repr(step), "a function of a batch size is accepted"

@@ -28,7 +28,7 @@ from ucudnn.torch.convolution.contest import Contest, Operation
 from ucudnn.torch.convolution.conversion import Layer
 from ucudnn.torch.convolution.converting import open_device, plan_layers
 from ucudnn.torch.convolution.planned import PlannedCall
-from ucudnn.torch.devices import current
+from ucudnn.torch.devices import current, same_randomness
 from ucudnn.torch.timing import Time
 
 # No operation's planning begins after so many seconds of a graph's.
@@ -93,8 +93,7 @@ class Convolutions:
         if not layers:
             return
         device = found[0].call.device
-        gpus = [device] if device.type == "cuda" else []
-        with private.outside(), torch.random.fork_rng(gpus), current(device):
+        with private.outside(), same_randomness(device), current(device):
             contest = Contest(open_device(device), _SECONDS)
             plan_layers(layers, contest, limit, None, self._enforces)
         self.lines = [line for layer in layers for line in layer.lines()]

@@ -15,14 +15,13 @@ import torch
 
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.costs import Costs, bytes_of
+from ucudnn.torch.reserve import BLOCK, rounded
 
 # Values of less than this share of all saved bytes stay.
 _LEAST_SHARE = 1 / 2000
 # A sum of so many times its bytes is kept rather than computed again, as the mean of
 # a normalization.
 _SUMS = 16
-# What the GPU's allocator rounds sizes up to.
-_BLOCK = 512
 
 
 @dataclass
@@ -133,8 +132,7 @@ class _Joint:
         return node
 
     def size(self, node: Any) -> int:
-        size = bytes_of(node.meta.get("val"))
-        return -(-size // _BLOCK) * _BLOCK if self.gpu else size
+        return rounded(bytes_of(node.meta.get("val")), self.gpu)
 
     def _is_real(self, node: Any) -> bool:
         """Whether its result is written to memory, and not into registers."""
@@ -346,7 +344,7 @@ class _Joint:
         if self.root(node) is not node or node not in self.forward:
             return False
         if private.is_random(node):
-            return bytes_of(node.meta["val"]) <= _BLOCK
+            return bytes_of(node.meta["val"]) <= BLOCK
         return _sums_up(node.args[0] if _is_item(node) else node)
 
     def _is_real_among(self, node: Any, nodes: set[Any]) -> bool:

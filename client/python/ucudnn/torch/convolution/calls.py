@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ucudnn.problems import problem_text
 from ucudnn.torch.convolution.places import Places
+from ucudnn.torch.devices import same_randomness
 
 FORWARD = "forward"
 DATA = "backward_data"
@@ -222,8 +223,7 @@ def buffers_kept(model: torch.nn.Module, device: torch.device) -> Iterator[None]
     before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {
         id(buffer): (buffer, buffer.detach().clone()) for buffer in model.buffers()
     }
-    gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
+    with same_randomness(device):
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from ucudnn.torch.convolution.contest import FULL, Contest, Operation, worth_pla
 from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import take, why_not, why_other
-from ucudnn.torch.devices import current, device_of, slice_units
+from ucudnn.torch.devices import current, device_of, same_randomness, slice_units
 from ucudnn.torch.nested import tensors_in
 from ucudnn.torch.timing import Time, times_of
 
@@ -116,10 +116,8 @@ def _planned(
             "a model with convolutions is accepted",
         )
     layers = _layers(model, seen, device)
-    gpus = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(gpus), torch.autocast(
-        device.type, enabled=False
-    ):
+    plain = torch.autocast(device.type, enabled=False)
+    with torch.no_grad(), same_randomness(device), plain:
         plan_layers(layers, contest, limit, total, enforces)
     return Conversion(model, layers)
 

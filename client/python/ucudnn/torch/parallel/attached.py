@@ -185,9 +185,7 @@ class Attached:
         if self._images is None:
             images = images_of(args, kwargs)
         else:
-            images = whole_number(
-                "attach: images=", self._images(*args, **kwargs), 0, "a number"
-            )
+            images = whole_number("attach: images=", self._images(*args, **kwargs), 0)
         if images == share.batch == 0:
             return
         most = share.batch // share.micro_steps

@@ -6,6 +6,7 @@ error."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -67,22 +68,16 @@ class StepCache:
 
     def write_json(self, step: str, kind: str, told: dict[str, Any]) -> None:
         path = self.path(step, kind)
-        if path is not None:
-            keep(path, json.dumps(told, indent=1) + "\n")
-
-
-def keep(path: Path, text: str) -> None:
-    """Replaces the file atomically, in a folder that is made if need be; does nothing
-    where that is not possible."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, delete=False, encoding="utf-8"
-        ) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except OSError:
-        pass
+        if path is None:
+            return
+        text = json.dumps(told, indent=1) + "\n"
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, delete=False, encoding="utf-8"
+            ) as file:
+                file.write(text)
+            os.replace(file.name, path)
 
 
 def _default() -> str:

@@ -59,7 +59,7 @@ class ShareSampler(DistributedSampler):
         """Begins with step `step` of epoch `epoch`: call it before each epoch, on
         all ranks alike. Resuming may use other shares or another number of ranks
         than before, but the same mini-batch and seed."""
-        whole_number("set_epoch: step", step, 0, "a whole number from 0 up")
+        whole_number("set_epoch: step", step, 0)
         if step > self.steps:
             raise refuse(
                 "set_epoch: step",

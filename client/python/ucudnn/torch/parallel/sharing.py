@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 import torch
 
 from ucudnn.files import PathLike
-from ucudnn.profiles import Times, csv_of
+from ucudnn.profiles import Times
 from ucudnn.running import RunningJob
 from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse, warn, whole_number
@@ -26,12 +26,7 @@ from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.registered import RegisteredSource, begin_job
 from ucudnn.torch.parallel.shares import Shares
-from ucudnn.torch.parallel.sources import (
-    SessionSource,
-    Source,
-    TimesSource,
-    worth_changing,
-)
+from ucudnn.torch.parallel.sources import SessionSource, TimesSource, worth_changing
 from ucudnn.torch.profiling import Step, StepProfile, profile
 
 _TRIALS = 3  # of measuring the batches that ranks would get
@@ -111,11 +106,9 @@ def share(
     sources = [key for key, value in given.items() if value is not None]
 
     def checked() -> Device:
-        whole_number("share: batch", batch, 1, "a whole number from 1 up")
+        whole_number("share: batch", batch, 1)
         if micro_steps is not None:
-            whole_number(
-                "share: micro_steps", micro_steps, 1, "a whole number from 1 up"
-            )
+            whole_number("share: micro_steps", micro_steps, 1)
         if len(sources) != 1:
             raise refuse(
                 "share",
@@ -220,8 +213,9 @@ def share(
     job = None
     if put is not None:
         plan, job = _coordinated(ranks, own, put, steps, plan)
-    source: Source = TimesSource(ranks, plan, steps, drift_tolerance)
-    if put is not None and job is not None:
+    if put is None or job is None:
+        source = TimesSource(ranks, plan, steps, drift_tolerance)
+    else:
         source = RegisteredSource(
             ranks, job, plan, steps, put.put_drifted, drift_tolerance
         )
@@ -326,11 +320,7 @@ def _by_kind(times: TimesOfKinds) -> dict[str, dict[int, float]]:
     if isinstance(times, Mapping):
         return {kind: dict(of_kind) for kind, of_kind in times.items()}
     by_kind: dict[str, dict[int, float]] = {}
-    rows = (
-        times.rows
-        if isinstance(times, Times)
-        else Times.from_csv(csv_of(times), str(times)).rows
-    )
+    rows = (times if isinstance(times, Times) else Times.read(times)).rows
     models = {row.model for row in rows}
     if len(models) > 1:
         raise refuse(

@@ -125,9 +125,7 @@ class TimesSource(Source):
         plan, same = self._ranks.from_first(
             lambda: (steps.plan(now.batch), steps.given(now.batches))
         )
-        # The steps were seen to last this long, so that is what they last now.
-        self._steps = steps
-        self._log.clear()
+        self._last_now(steps)
         if not worth_changing(plan, same):
             return None
         notes = [
@@ -137,6 +135,11 @@ class TimesSource(Source):
         ]
         self._plan = replace(plan, reasons=plan.reasons + notes, exchange=now.exchange)
         return self._plan
+
+    def _last_now(self, steps: RankSteps) -> None:
+        """What ranks were seen to take, from which on they may drift again."""
+        self._steps = steps
+        self._log.clear()
 
 
 class SessionSource(Source):

@@ -13,7 +13,7 @@ from ucudnn.torch.saved.origins import Looks
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.saved.script import Action, Script
 from ucudnn.torch.saved.storages import bytes_of, flat, key_of, weak_reference
-from ucudnn.torch.saved.watching import in_backward
+from ucudnn.torch.saved.watching import refuse_in_backward
 
 # What a hook expects and does: the size and type of the tensor that is saved,
 # none for one that is needed; and what it is with the actions, none for one that
@@ -174,12 +174,7 @@ class Applier:
                 return self._pack_as(hook, tensor, *todo)
             else:
                 return None, kept(tensor), tensor._version
-        if in_backward():
-            raise refuse(
-                "memory: the backward pass",
-                f"it {_saves(tensor)}",
-                "a backward pass without double backward is accepted",
-            )
+        refuse_in_backward(tensor)
         return -1, kept(tensor), tensor._version
 
     def _pack_as(
@@ -317,13 +312,10 @@ class Applier:
         self._copying[number] = True
         self._away.add(number)
 
-    def _join(self, number: int) -> None:
-        if self._copying.pop(number, False):
-            self._link.copied(number)
-
     def _drop(self, number: int) -> None:
         """The memory is reused in this stream's order, so after the copy."""
-        self._join(number)
+        if self._copying.pop(number, False):
+            self._link.copied(number)
         if self._arriving.pop(number, False):
             self._link.arrived(number)
         elements = self._held.pop(number)

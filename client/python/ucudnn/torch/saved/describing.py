@@ -8,13 +8,12 @@ from typing import Any, NamedTuple, Sequence
 
 import torch
 
+from ucudnn.torch.reserve import rounded
 from ucudnn.torch.saved.links import Rates
 from ucudnn.torch.saved.recorded import Recording, Saved
 
 # Storages of less than this share of all saved bytes stay.
 _LEAST_SHARE = 1 / 2000
-# What the GPU's allocator rounds sizes up to.
-_BLOCK = 512
 
 
 class Description(NamedTuple):
@@ -148,10 +147,6 @@ def _backward(recording: Recording) -> list[bool]:
     for hook, kind in enumerate(recording.kinds):
         flags[hook + 1] = flags[hook + 1] or not kind.saves
     return flags
-
-
-def rounded(size: int, gpu: bool) -> int:
-    return -(-size // _BLOCK) * _BLOCK if gpu else size
 
 
 def _besides(recording: Recording, planned: Sequence[bool], gpu: bool) -> list[int]:

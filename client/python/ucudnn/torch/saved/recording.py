@@ -34,7 +34,7 @@ from ucudnn.torch.saved.storages import (
 )
 from ucudnn.torch.saved.trying import Trials
 from ucudnn.torch.saved.values import OperatorRecorder, Value, narrow_types
-from ucudnn.torch.saved.watching import in_backward
+from ucudnn.torch.saved.watching import in_backward, refuse_in_backward
 from ucudnn.torch.timing import laps, mark, ms_between
 
 # Cycles in which the host enqueues what lies between two hooks, generously; more
@@ -259,12 +259,7 @@ class Pass:
         hook = len(self.kinds)
         pack = len(self._packs)
         number = -1
-        if in_backward():
-            raise refuse(
-                "memory: the backward pass",
-                f"it saves a tensor of {tuple(tensor.shape)}",
-                "a backward pass without double backward is accepted",
-            )
+        refuse_in_backward(tensor)
         if not left_alone(tensor, self._device):
             number = self._number_of(tensor, hook)
         layout = layout_of(tensor)

@@ -8,7 +8,7 @@ import torch
 
 from ucudnn.profiles import Buffer
 from ucudnn.solve import solve_allocation
-from ucudnn.torch.saved.describing import rounded
+from ucudnn.torch.reserve import rounded
 from ucudnn.torch.saved.planning import Solved
 from ucudnn.torch.saved.recorded import Again, Kind, Saved
 
