@@ -5,37 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Optional, Sequence
 
+from ucudnn import style
 from ucudnn.memory_plans import BlockLife, MemoryEvent, MemoryPlan
 from ucudnn.sizes import size_text, time_text
-from ucudnn.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    new_figure,
-)
 
 _KINDS = {
-    "weight": ("weights", BLUE),
-    "weight_gradient": ("gradients of weights", SKY),
-    "momentum": ("momentum", BLUE),
-    "input": ("inputs", PURPLE),
-    "activation": ("activations", GREEN),
-    "gradient": ("gradients of activations", ORANGE),
-    "statistics": ("statistics", VERMILION),
-    "mask": ("dropout masks", YELLOW),
-    "workspace": ("workspaces", GREY),
-    "": ("blocks", YELLOW),  # in plans without kinds
+    "weight": ("weights", style.BLUE),
+    "weight_gradient": ("gradients of weights", style.SKY),
+    "momentum": ("momentum", style.BLUE),
+    "input": ("inputs", style.PURPLE),
+    "activation": ("activations", style.GREEN),
+    "gradient": ("gradients of activations", style.ORANGE),
+    "statistics": ("statistics", style.VERMILION),
+    "mask": ("dropout masks", style.YELLOW),
+    "workspace": ("workspaces", style.GREY),
+    "": ("blocks", style.YELLOW),  # in plans without kinds
 }
 _ROWS = {
-    "compute": ("tasks", GREEN),
-    "host": ("tasks on the host", GREY),
-    "offload": ("to the host", VERMILION),
-    "prefetch": ("from the host", BLUE),
+    "compute": ("tasks", style.GREEN),
+    "host": ("tasks on the host", style.GREY),
+    "offload": ("to the host", style.VERMILION),
+    "prefetch": ("from the host", style.BLUE),
 }
 _FONT = 6.0  # points, of the blocks' names
 
@@ -46,8 +36,7 @@ def plot_arena(plan: MemoryPlan, axes: Optional[Any] = None) -> Any:
     more than twice the pool. Returns the axes; unless given, of a new figure.
     Raises Error if matplotlib is missing.
     """
-    if axes is None:
-        axes = new_figure(figsize=(10.0, 6.0)).add_subplot()
+    axes = style.axes_or_new(axes, figsize=(10.0, 6.0))
     from matplotlib.collections import PolyCollection
 
     unit, unit_name = _unit(plan)
@@ -82,7 +71,7 @@ def plot_memory(
     if matplotlib is missing.
     """
     if axes is None:
-        figure = new_figure(figsize=(10.0, 6.0))
+        figure = style.new_figure(figsize=(10.0, 6.0))
         axes = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [4, 1]})
     memory, transfers = axes
     unit, unit_name = _unit(plan)

@@ -180,10 +180,10 @@ class Session:
         least = _library().ucudnn_last_error_least(self._session)
         raise error_of(status, message.decode() or f"status {status}", least)
 
-    def _get(self, name: str) -> Any:
+    def _get(self, name: str, *arguments: Any) -> Any:
         if not self._session:
             raise Error("the session is finalised", 9)
-        return getattr(_library(), f"ucudnn_session_{name}")(self._session)
+        return getattr(_library(), f"ucudnn_session_{name}")(self._session, *arguments)
 
     rank: int = _tells(ctypes.c_int, "This rank's number.")
     size: int = _tells(ctypes.c_int, "The number of ranks.")
@@ -230,13 +230,10 @@ class Session:
     @property
     def notes(self) -> list[str]:
         """Further remarks on the plan, such as that ranks share a GPU."""
-        self._get("rank")
         notes: list[str] = []
-        while True:
-            note = _library().ucudnn_session_note(self._session, len(notes))
-            if note is None:
-                return notes
+        while (note := self._get("note", len(notes))) is not None:
             notes.append(note.decode())
+        return notes
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -256,17 +253,13 @@ class Session:
     def report_step(self, milliseconds: float) -> None:
         """Reports how long this rank's last step took, without waiting for other
         ranks. Does not block."""
-        self._get("rank")
-        self._check(_library().ucudnn_session_report_step(self._session, milliseconds))
+        self._check(self._get("report_step", milliseconds))
 
     def refresh(self) -> bool:
         """Collective, between two steps: adopts a newer plan if there is one;
         returns whether it did."""
-        self._get("rank")
         changed = ctypes.c_int()
-        self._check(
-            _library().ucudnn_session_refresh(self._session, ctypes.byref(changed))
-        )
+        self._check(self._get("refresh", ctypes.byref(changed)))
         return changed.value != 0
 
     def allreduce(self, gradients: Any) -> None:
@@ -280,23 +273,13 @@ class Session:
         call torch.cuda.synchronize() first. Raises InvalidArgument on all ranks
         if one rank's type is not supported, or if ranks differ in count or type;
         the gradients are unusable after an error."""
-        self._get("rank")
         try:
             memory = _memory_of(gradients)
         except Exception:
-            # Fails the call on the other ranks too, which would wait for this
-            # one.
-            _library().ucudnn_session_allreduce(self._session, None, 0, _NO_TYPE)
+            # Fails the call on the other ranks too, which would wait for this one.
+            self._get("allreduce", None, 0, _NO_TYPE)
             raise
-        self._check(
-            _library().ucudnn_session_allreduce_device(
-                self._session,
-                memory.address,
-                memory.elements,
-                memory.type,
-                memory.stream,
-            )
-        )
+        self._check(self._get("allreduce_device", *memory))
 
     def finalize(self) -> None:
         """Collective: ends the job. The session cannot be used afterwards."""

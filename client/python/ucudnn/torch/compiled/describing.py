@@ -123,12 +123,10 @@ class _Joint:
     def root(self, node: Any) -> Any:
         """The node that makes the storage in which this one's result is."""
         while node.op == "call_function":
-            if private.is_view(node):
-                node = node.args[0]
-            elif _is_item(node) and private.is_view(node.args[0]):
-                node = node.args[0]
-            else:
+            made = node.args[0] if _is_item(node) else node
+            if not private.is_view(made):
                 break
+            node = node.args[0]
         return node
 
     def size(self, node: Any) -> int:

@@ -188,9 +188,8 @@ def copied(module: Any) -> Any:
     """A copy of one of Dynamo's graphs that shares parameters with it."""
     other = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     other.meta = dict(module.meta)
-    for name in ("_param_name_to_source",):
-        if hasattr(module, name):
-            setattr(other, name, getattr(module, name))
+    if hasattr(module, "_param_name_to_source"):
+        other._param_name_to_source = module._param_name_to_source
     for old, new in zip(module.graph.nodes, other.graph.nodes):
         if hasattr(old, "_dynamo_source"):
             new._dynamo_source = old._dynamo_source
@@ -343,20 +342,14 @@ def is_late_input(node: Any) -> bool:
 
 def overwritten_inputs(graph: Any) -> set[Any]:
     """Those that the forward pass changes."""
-    written = set()
     described = graph.output_node().meta.get("desc") or []
-    for one in torch.utils._pytree.tree_leaves(described):
-        target = getattr(one, "mutated_input", None)
-        if target is not None:
-            written.add(target)
-    found = set()
-    for node in graph.find_nodes(op="placeholder"):
-        if node.meta.get("desc") in written:
-            found.add(node)
-    for node in graph.nodes:
-        if node.target is torch.ops.aten.copy_.default:
-            found.add(node.args[0])
-    return found
+    leaves = torch.utils._pytree.tree_leaves(described)
+    written = {getattr(one, "mutated_input", None) for one in leaves} - {None}
+    inputs = graph.find_nodes(op="placeholder")
+    copies = [n for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
+    return {n for n in inputs if n.meta.get("desc") in written} | {
+        n.args[0] for n in copies
+    }
 
 
 def must_stay(node: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence
 
 from ucudnn.errors import Error
@@ -53,10 +54,8 @@ class Recorder(Job):
     ) -> Callable[..., Any]:
         graph = Graph(self, private.copied(module))
         graph.calls = 0
-        try:
+        with contextlib.suppress(_Described):
             graph.compile(inputs)
-        except _Described:
-            pass
 
         def run(*_: Any) -> Any:
             graph.calls += 1

@@ -16,7 +16,7 @@ from ucudnn.torch.checks import warn
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
-from ucudnn.torch.parallel.sources import TimesSource, drifts
+from ucudnn.torch.parallel.sources import StepLog, TimesSource, drifts
 
 _LAST_WORDS_S = 10.0
 _POLL_S = 0.02
@@ -109,7 +109,7 @@ class RegisteredSource(TimesSource):
             self._job.accept(offer)
         else:
             self._job.follow(offer.revision)
-        self._log.clear()
+        self._log = StepLog()
         note = f"revision {offer.revision}, plan {offer.plan.id}: {offer.reason}"
         self._plan = replace(
             plan,

@@ -65,11 +65,6 @@ class StepLog:
         else:
             self._last.append(ms)
 
-    def clear(self) -> None:
-        self._first.clear()
-        self._last.clear()
-        self._count = 0
-
     def times(self) -> Optional[StepTimes]:
         """None until there are enough steps of both."""
         if len(self._last) < _FIRST:
@@ -139,7 +134,7 @@ class TimesSource(Source):
     def _last_now(self, steps: RankSteps) -> None:
         """What ranks were seen to take, from which on they may drift again."""
         self._steps = steps
-        self._log.clear()
+        self._log = StepLog()
 
 
 class SessionSource(Source):
