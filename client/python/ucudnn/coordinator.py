@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any, Optional, Sequence, SupportsIndex, TypeVar, Union
 
@@ -26,7 +27,7 @@ from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Front
 from ucudnn.profiles import Measurement, Profile
 from ucudnn.rest import Rest, path_of
-from ucudnn.running import RankDevice, RunningJob, job_id_of, new_job_key
+from ucudnn.running import RankDevice, RunningJob, job_id_of
 from ucudnn.sizes import Size, as_int, parse_size
 from ucudnn.steps import FrameworkStep, StepLike, contents_of
 
@@ -284,7 +285,7 @@ class Coordinator:
         made = plan if isinstance(plan, JobPlan) else None
         request = plan.request if isinstance(plan, JobPlan) else plan
         places = ranks or [RankDevice(kind) for kind in request.device_kinds]
-        key = new_job_key()
+        key = secrets.token_hex(32)
         job = RunningJob(
             self._rest,
             key,

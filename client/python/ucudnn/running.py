@@ -15,7 +15,6 @@ import collections
 import contextlib
 import hashlib
 import random
-import secrets
 import threading
 import time
 import uuid
@@ -51,10 +50,6 @@ class Offer(NamedTuple):
     revision: int
     plan: JobPlan
     reason: str
-
-
-def new_job_key() -> str:
-    return secrets.token_hex(32)
 
 
 def job_id_of(key: str) -> str:

@@ -98,9 +98,9 @@ def profile(
         )
     found = find_device(device, kind)
     objects = stateful(step, keep)
-    with unchanged(objects, found.device):
-        with occupied(found.device, 2 * gradient_bytes(objects)):
-            return _measured(step, wanted, found.device, found.kind)
+    taken = occupied(found.device, 2 * gradient_bytes(objects))
+    with unchanged(objects, found.device), taken:
+        return _measured(step, wanted, found.device, found.kind)
 
 
 @contextlib.contextmanager
@@ -169,12 +169,8 @@ def _fits(step: Step, batch: int, device: torch.device) -> bool:
 def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
-    text = str(error)
-    return (
-        "out of memory" in text
-        or "can't allocate memory" in text
-        or "ALLOC_FAILED" in text
-    )
+    told = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return any(text in str(error) for text in told)
 
 
 def _warm_up(step: Step, batch: int, device: torch.device) -> None:

@@ -54,7 +54,7 @@ def _left(host: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 
 def _fetch(host: torch.Tensor, device: torch.device) -> torch.Tensor:
-    flat: torch.Tensor = _link(device).fetch(host.data_ptr(), _flat(host))
+    flat = _link(device).fetch(host.data_ptr(), _flat(host))
     return flat.as_strided(host.shape, host.stride())
 
 

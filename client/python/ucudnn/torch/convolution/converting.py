@@ -170,9 +170,7 @@ def open_device(device: torch.device) -> ConvolutionDevice:
 
 
 def _why_nothing() -> str:
-    if wants_determinism():
-        return "PyTorch is set to deterministic algorithms"
-    return ""
+    return "PyTorch is set to deterministic algorithms" if wants_determinism() else ""
 
 
 def _layers(

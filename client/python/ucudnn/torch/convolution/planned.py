@@ -239,7 +239,4 @@ def _by_operator(
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
 ) -> torch.Tensor:
-    result: torch.Tensor = torch.ops.ucudnn.convolution(
-        taken, weight, bias, *one.geometry, one.key
-    )
-    return result
+    return torch.ops.ucudnn.convolution(taken, weight, bias, *one.geometry, one.key)

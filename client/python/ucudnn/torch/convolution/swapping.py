@@ -47,8 +47,7 @@ class PlannedForward:
             out = convolve(self.calls, taken, weight, bias)
             if out is not None:
                 return out
-        plain: torch.Tensor = kind._conv_forward(module, taken, weight, bias)
-        return plain
+        return kind._conv_forward(module, taken, weight, bias)
 
     def __reduce__(self) -> Any:
         # For copies that go around `_plain`: the method that this hides.

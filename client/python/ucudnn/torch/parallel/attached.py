@@ -17,7 +17,7 @@ from ucudnn.torch.parallel.functions import using_all_parameters
 from ucudnn.torch.parallel.hook import Hook, HookState, OwnTime, narrow
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
 from ucudnn.torch.parallel.planning import RankShare
-from ucudnn.torch.parallel.synchronised import weigh_synchronised
+from ucudnn.torch.parallel.synchronised import synchronised_in, weigh_synchronised
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:
@@ -55,10 +55,7 @@ class Attached:
         self.own_time = OwnTime(device)
         # Two groups whose kernels may wait at once for the same rank could
         # wait for each other.
-        synchronised = any(
-            isinstance(module, torch.nn.SyncBatchNorm)
-            for module in ddp.module.modules()
-        )
+        synchronised = bool(synchronised_in(ddp.module))
         group = ddp.process_group
         if unlike and overlap and hook is None and not synchronised:
             group = narrow(group)

@@ -17,6 +17,7 @@ from ucudnn.torch.compiled.planning import Choice, Step, between
 from ucudnn.torch.compiled.recording import UNBOUNDED, Recorder
 from ucudnn.torch.devices import Device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
+from ucudnn.torch.parallel.synchronised import named_synchronised
 from ucudnn.torch.profiling import StepProfile, median_ms, occupied, out_of_memory
 from ucudnn.torch.reserve import without_slack
 
@@ -41,7 +42,7 @@ def check_model(model: Any, loss: Any) -> None:
         )  # fmt: skip
     for name, module in model.named_modules():
         kind = type(module).__name__
-        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+        if named_synchronised(kind):
             raise refuse(
                 "share: model",
                 f"{name or 'the model'} is a {kind}, whose passes wait for other "

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import SharePlan
+from ucudnn.torch.parallel.synchronised import named_synchronised, synchronised_in
 
 _ONLY_DDP = "a torch.nn.parallel.DistributedDataParallel is accepted"
 _ITSELF = "averages gradients itself: train it without attach, on loss * shares.scale"
@@ -86,7 +87,7 @@ def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
         kind = type(module).__name__
         if isinstance(module, torch.nn.SyncBatchNorm):
             continue
-        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+        if named_synchronised(kind):
             raise refuse(
                 "attach: model",
                 f"{name or 'the model'} is a {kind} of {type(module).__module__}, "
@@ -98,9 +99,7 @@ def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
 def refuse_unlike_passes(ddp: DistributedDataParallel, plan: SharePlan) -> None:
     """In each pass SyncBatchNorm waits for all ranks."""
     passes = [share.micro_steps for share in plan.ranks]
-    if max(passes) > 1 and any(
-        isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
-    ):
+    if max(passes) > 1 and synchronised_in(ddp):
         raise refuse(
             "attach: model",
             f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share takes "

@@ -75,8 +75,7 @@ class ShareSampler(DistributedSampler):
             return list(range(self._images))
         generator = torch.Generator()
         generator.manual_seed(self.seed + self.epoch)
-        order: list[int] = torch.randperm(self._images, generator=generator).tolist()
-        return order
+        return torch.randperm(self._images, generator=generator).tolist()
 
     def batches(self, first_step: int) -> Iterator[list[int]]:
         """This rank's images of each step from `first_step` on; empty lists if

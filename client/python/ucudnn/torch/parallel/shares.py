@@ -232,10 +232,9 @@ class Shares(CurrentShares):
                 f"a tensor of shape {tuple(rows.shape)}",
                 f"one with {self.batch} rows, this rank's share, is accepted",
             )
-        gathered: torch.Tensor = Gathered.apply(
+        return Gathered.apply(
             rows, self.first_image, self.global_batch, self._ranks.group
         )
-        return gathered
 
     def _part_of_all(self, place: str, n: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """This rank's part of the sum of all ranks' n, and the sum."""

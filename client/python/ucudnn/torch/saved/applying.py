@@ -245,8 +245,7 @@ class Applier:
         if whole is not None:
             if whole._version != version:
                 raise changed_in_place(whole.dtype, tuple(whole.shape))
-            tensor: torch.Tensor = whole
-            return tensor
+            return whole
         kind = self._saves[pack]
         elements = self._present(kind.storage)
         if elements._version != self._versions[kind.storage]:
