@@ -63,14 +63,11 @@ def same_randomness(device: torch.device) -> ContextManager[None]:
 
 def _cpu_kind() -> str:
     model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    model = line.partition(":")[2].strip()
-                    break
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = (
+            line.partition(":")[2] for line in file if line.startswith("model name")
+        )
+        model = next(names, model).strip()
     return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 

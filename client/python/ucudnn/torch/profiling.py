@@ -123,30 +123,34 @@ def _measured(
 ) -> StepProfile:
     times: dict[int, float] = {}
     fits, ends = 0, None
-    warm = False
     for batch in batches:
         if not _fits(step, batch, device):
             ends = batch
             break
-        if not warm:
+        if not times:
             _warm_up(step, batch, device)
-            warm = True
         times[batch] = median_ms(step, batch, device)
         fits = batch
     if ends is None:
         return StepProfile(kind, times)
-    while ends - fits > 1:
-        middle = (fits + ends) // 2
-        if _fits(step, middle, device):
-            fits = middle
-        else:
-            ends = middle
+    fits = bisected(fits, ends, lambda middle: _fits(step, middle, device))
     if fits > 1:
         fits -= -(-fits // _SPARED)
     times = {b: ms for b, ms in times.items() if b <= fits}
     if fits > 0 and fits not in times:
         times[fits] = median_ms(step, fits, device)
     return StepProfile(kind, times, fits)
+
+
+def bisected(fits: int, ends: int, holds: Callable[[int], bool]) -> int:
+    """The largest batch that holds: `fits` does, and `ends` does not."""
+    while ends - fits > 1:
+        middle = (fits + ends) // 2
+        if holds(middle):
+            fits = middle
+        else:
+            ends = middle
+    return fits
 
 
 def _fits(step: Step, batch: int, device: torch.device) -> bool:

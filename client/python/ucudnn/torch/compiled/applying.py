@@ -10,7 +10,7 @@ import torch
 from torch.fx.node import map_arg
 
 from ucudnn.torch.compiled import private
-from ucudnn.torch.compiled.describing import Description
+from ucudnn.torch.compiled.describing import Description, upwards
 from ucudnn.torch.compiled.planning import Layout, Leave
 
 
@@ -79,12 +79,7 @@ class _Copies:
         whose midst autograd may have traced them."""
         order = list(self.graph.nodes)
         behind = [n for n in order[order.index(end) :] if n not in self.segment]
-        waiting, needed = list(self.number), set()
-        while waiting:
-            node = waiting.pop()
-            if node not in needed:
-                needed.add(node)
-                waiting += node.all_input_nodes
+        needed = set(upwards(self.number))
         for node in behind:
             if node in needed:
                 end.prepend(node)

@@ -9,7 +9,7 @@ graph's inputs, by the nodes between.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import torch
 
@@ -242,20 +242,12 @@ class _Joint:
     def _needs(self, node: Any) -> frozenset[int]:
         """The values that a node of the backward pass reads, or what is computed
         again for it at no cost."""
-        found: set[int] = set()
-        seen: set[Any] = set()
-        waiting = list(node.all_input_nodes)
-        while waiting:
-            one = waiting.pop()
-            if one in seen or one in self.late:
-                continue
-            seen.add(one)
-            number = self.number.get(one)
-            if number is not None:
-                found.add(number)
-            elif one not in self.roots:
-                waiting += one.all_input_nodes
-        return frozenset(found)
+
+        def passes(one: Any) -> bool:
+            return not (one in self.late or one in self.number or one in self.roots)
+
+        found = upwards(node.all_input_nodes, passes)
+        return frozenset(self.number[one] for one in found if one in self.number)
 
     def _live(self) -> list[int]:
         """The bytes in use at each node, besides values that a plan may drop and the
@@ -401,13 +393,20 @@ def _after(nodes: Sequence[Any], begins: Callable[[Any], bool]) -> set[Any]:
     return found
 
 
-def _before(ends: Iterable[Any]) -> set[Any]:
-    """The nodes that these depend on, and they."""
-    found: set[Any] = set()
-    waiting = list(ends)
+def upwards(
+    begin: Iterable[Any], passes: Callable[[Any], bool] = lambda node: True
+) -> Iterator[Any]:
+    """These nodes and those that they depend on, each once, by what `passes`."""
+    waiting, seen = list(begin), set()
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return found
+        if node not in seen:
+            seen.add(node)
+            yield node
+            if passes(node):
+                waiting += node.all_input_nodes
+
+
+def _before(ends: Iterable[Any]) -> set[Any]:
+    """The nodes that these depend on, and they."""
+    return set(upwards(ends))

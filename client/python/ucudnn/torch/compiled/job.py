@@ -513,8 +513,6 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:
-    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-    for one in tensors:
-        if one.device.type == "cuda":
-            return one.device
-    return tensors[0].device if tensors else torch.device("cpu")
+    devices = [one.device for one in inputs if isinstance(one, torch.Tensor)]
+    gpus = [device for device in devices if device.type == "cuda"]
+    return next(iter(gpus + devices), torch.device("cpu"))

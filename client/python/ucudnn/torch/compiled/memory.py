@@ -221,16 +221,11 @@ class Watch:
 
 def _node_of(result: Any) -> Optional[Any]:
     """The node of autograd's graph that runs a compiled backward pass."""
-    waiting = [
+    nodes = [
         one.grad_fn
         for one in torch.utils._pytree.tree_leaves(result)
         if isinstance(one, torch.Tensor) and one.grad_fn is not None
     ]
-    for node in waiting:
-        if "CompiledFunction" in node.name():
-            return node
-    for node in waiting:  # views of outputs
-        for other, _ in node.next_functions:
-            if other is not None and "CompiledFunction" in other.name():
-                return other
-    return None
+    # Of an output, or of a view of one.
+    nodes += [below for node in nodes for below, _ in node.next_functions if below]
+    return next((n for n in nodes if "CompiledFunction" in n.name()), None)

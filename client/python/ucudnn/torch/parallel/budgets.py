@@ -18,7 +18,13 @@ from ucudnn.torch.compiled.recording import UNBOUNDED, Recorder
 from ucudnn.torch.devices import Device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
 from ucudnn.torch.parallel.synchronised import named_synchronised
-from ucudnn.torch.profiling import StepProfile, median_ms, occupied, out_of_memory
+from ucudnn.torch.profiling import (
+    StepProfile,
+    bisected,
+    median_ms,
+    occupied,
+    out_of_memory,
+)
 from ucudnn.torch.reserve import without_slack
 
 Loss = Callable[[Any, int], torch.Tensor]
@@ -260,10 +266,4 @@ class PlannedSteps:
                 f"least that is accepted is {error.least} bytes, for {fits} images",
                 error.least,
             ) from error
-        while ends - fits > 1:
-            middle = (fits + ends) // 2
-            if self._holds(middle):
-                fits = middle
-            else:
-                ends = middle
-        self._largest = fits
+        self._largest = bisected(fits, ends, self._holds)

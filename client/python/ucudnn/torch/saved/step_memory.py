@@ -32,7 +32,6 @@ from ucudnn.torch.saved.script import script_of
 from ucudnn.torch.saved.watching import Failed, hooked
 from ucudnn.torch.timing import laps
 
-_CHECK_STEPS = 5
 # Steps under a first plan before its copies are timed, and with those that are.
 _WARM_UP, _TRIED_STEPS = 2, 7
 # Steps that were recorded for nothing, after which no more are.
@@ -307,7 +306,7 @@ class StepMemory:
 
     # --- Measuring.
 
-    def check(self, step: Callable[[], Any], steps: int = _CHECK_STEPS) -> MemoryCheck:
+    def check(self, step: Callable[[], Any], steps: int = 5) -> MemoryCheck:
         """Trains by so many whole steps, and some more, each within this; `step` runs one
         without. Compares with the plan."""
 
