@@ -98,9 +98,9 @@ def profile(
         )
     found = find_device(device, kind)
     objects = stateful(step, keep)
-    taken = occupied(found.device, 2 * gradient_bytes(objects))
-    with unchanged(objects, found.device), taken:
-        return _measured(step, wanted, found.device, found.kind)
+    with unchanged(objects, found.device):
+        with occupied(found.device, 2 * gradient_bytes(objects)):
+            return _measured(step, wanted, found.device, found.kind)
 
 
 @contextlib.contextmanager
