@@ -20,14 +20,14 @@ import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 HERE = Path(__file__).parent
 _LIBRARIES = ("libucudnn_solve.so.1", "libucudnn_conv.so.1", "libucudnn.so.0")
 _OF_CLUSTER = ("libmpi.so.40", "libmpi_cxx.so.40")
 
 
-def _settings() -> Dict[str, str]:
+def _settings() -> dict[str, str]:
     """The plain strings of pyproject.toml, and the package's version; tomllib came
     with Python 3.11."""
     text = (HERE / "pyproject.toml").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def _hash(content: bytes) -> str:
     return "sha256=" + digest.rstrip(b"=").decode()
 
 
-def _libraries(folder: Optional[str]) -> Dict[str, bytes]:
+def _libraries(folder: Optional[str]) -> dict[str, bytes]:
     """The shared libraries in the folder, by their paths in the wheel."""
     if not folder:
         return {}
@@ -57,14 +57,14 @@ def _libraries(folder: Optional[str]) -> Dict[str, bytes]:
 
 
 def get_requires_for_build_wheel(
-    config_settings: Optional[Dict[str, Any]] = None,
-) -> List[str]:
+    config_settings: Optional[dict[str, Any]] = None,
+) -> list[str]:
     return []
 
 
 def build_wheel(
     wheel_directory: str,
-    config_settings: Optional[Dict[str, Any]] = None,
+    config_settings: Optional[dict[str, Any]] = None,
     metadata_directory: Optional[str] = None,
 ) -> str:
     settings = _settings()
@@ -107,8 +107,7 @@ def build_wheel(
     ).encode()
     record = f"{info}/RECORD"
     lines = [
-        f"{path},{_hash(content)},{len(content)}"
-        for path, content in contents.items()
+        f"{path},{_hash(content)},{len(content)}" for path, content in contents.items()
     ]
     contents[record] = "\n".join([*lines, f"{record},,", ""]).encode()
     result = f"{name}-{tag}.whl"

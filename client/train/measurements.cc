@@ -26,19 +26,29 @@ Json ToJson(const MeasuredPoint& point) {
   return json;
 }
 
+// A day, of which no step's sum overflows.
+constexpr std::int64_t kLongest = std::int64_t{86'400} * 1'000'000'000;
+
 // Throws Json::exception.
 Result<MeasuredPoint> PointOf(const Json& json) {
-  MeasuredPoint point;
-  point.batch = BatchSize(json.at("batch").get<std::int64_t>());
-  point.algorithm.name = json.at("algorithm");
-  point.algorithm.math = json.at("math");
+  const std::string name = json.at("algorithm");
+  // Tasks without a choice of algorithms have no name.
   UCUDNN_ASSIGN_OR_RETURN(
-      point.algorithm.precision,
-      ParsePrecision(json.at("precision").get<std::string>()));
-  point.workspace = Bytes(json.at("workspace_bytes").get<std::int64_t>());
+      MeasuredPoint point,
+      MakePoint(json.at("batch").get<std::int64_t>(),
+                name.empty() ? "none" : name,
+                json.at("math").get<std::string>(),
+                json.at("precision").get<std::string>(),
+                json.at("workspace_bytes").get<std::int64_t>()));
+  point.algorithm.name = name;
   for (const PointNumber& number : PointNumbers()) {
     UCUDNN_RETURN_IF_ERROR(
         SetNumber(number, json.value(number.name, std::int64_t{0}), &point));
+  }
+  if (point.time.count() > kLongest) {
+    return Fail(Code::kInvalidArgument,
+                "measurements: time_ns is {}; at most {} is accepted",
+                point.time.count(), kLongest);
   }
   return point;
 }
@@ -73,7 +83,12 @@ Status SetMeasurements(const Json& json, TrainingGraph* graph) {
       std::vector<MeasuredPoint>& points = graph->tasks[i].work.measured;
       points.clear();
       for (const Json& point : tasks[i]) {
-        UCUDNN_ASSIGN_OR_RETURN(points.emplace_back(), PointOf(point));
+        auto read = PointOf(point);
+        if (!read) {
+          return Within(fmt::format("task '{}'", graph->tasks[i].name),
+                        std::move(read).error());
+        }
+        points.push_back(*std::move(read));
       }
     }
   } catch (const Json::exception& error) {

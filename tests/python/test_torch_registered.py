@@ -18,15 +18,15 @@ def test_registers_reports_and_finishes(told):
         assert rank["difference"] < EXACT
 
 
-def test_adopts_a_revision_because_steps_drift(told):
+def test_adopts_a_revision_at_an_epochs_end(told):
     for rank, before, after in zip(told, (6, 2), (7, 1)):
-        assert rank["before"] == [6, 2]
-        assert rank["sizes"] == [before] * 2
+        assert all(sizes == [before] * 10 for sizes in rank["before"])
+        assert rank["after"] == [[after] * 10] * 2
         assert rank["batches"] == [7, 1]
-        assert rank["after"] == [after] * 2
-        assert (rank["revision"], rank["counts"]) == (2, [2, 2])
+        assert (rank["revision"], rank["counts"]) == (2, [20, 20])
         assert rank["reasons"][0].startswith("revision 2, plan 2: drift: rank 1: ")
         assert rank["put"] == [1000, pytest.approx(7000, rel=0.01)]
+        assert rank["alike"] < EXACT
 
 
 def test_refuses_to_leave_a_drained_rank_out(told):

@@ -120,28 +120,72 @@ def registers_reports_and_finishes():
         }
 
 
-def adopts_a_revision_because_steps_drift():
+def adopts_a_revision_at_an_epochs_end():
+    """Because steps drift. One loader and one refresh() an epoch, as a user would."""
     with cluster_of("drift", *QUICK) as (cluster, _):
         shares = shared(cluster)
-        before = shares.batches
+        dataset = images(10)
+        seen = []
+        noted = Noted(dataset, seen)
         ddp = shares.attach(DistributedDataParallel(network()))
-        _, sizes = train(shares, images(2), ddp=ddp)
-        for _ in range(24):
-            shares.report(6.0)
-        refreshed(shares, lambda: shares.report(6.0 if RANK == 0 else 14.0))
-        _, after = train(shares, images(2), ddp=ddp)
-        job = known(cluster, shares, lambda job: counts(job, 2) == [2, 2])
+        optimizer = descend(ddp)
+        loader = shares.loader(noted, seed=3)
+        epochs = []
+        deadline = time.monotonic() + 60
+        changed_after = None
+        while changed_after is None or len(epochs) < changed_after + 2:
+            assert shares._ranks.from_first(lambda: time.monotonic() < deadline)
+            loader.set_epoch(len(epochs))
+            seen.clear()
+            sizes = []
+            for x, y in loader:
+                sizes.append(len(x))
+                optimizer.zero_grad()
+                loss_of(ddp, x, y).backward()
+                optimizer.step()
+                slow = RANK == 1 and len(epochs) > 2
+                shares.report(14.0 if slow else 6.0)
+            epochs.append(sizes)
+            every = sorted(sum(shares._ranks.gather(list(seen)), []))
+            assert every == list(range(len(dataset)))
+            if shares.refresh() and changed_after is None:
+                changed_after = len(epochs)
+        job = known(cluster, shares, lambda job: counts(job, 2) == [20, 20])
         dist.barrier()
         return {
-            "before": before,
-            "sizes": sizes,
+            "before": epochs[:changed_after],
+            "after": epochs[changed_after:],
             "batches": shares.batches,
-            "after": after,
             "revision": job.revision,
             "counts": counts(job, 2),
             "reasons": shares.reasons,
             "put": [kind.steps[0].time_us for kind in cluster.step("net").kinds],
+            "alike": difference(ddp.parameters(), trained(dataset, len(epochs))),
         }
+
+
+class Noted(torch.utils.data.Dataset):
+    """Notes which images are read."""
+
+    def __init__(self, images, seen):
+        self.images, self.seen = images, seen
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        self.seen.append(index)
+        return self.images[index]
+
+
+def trained(dataset, epochs):
+    """The weights that one process gets from the epochs' whole mini-batches."""
+    model = network()
+    for epoch in range(epochs):
+        generator = torch.Generator().manual_seed(3 + epoch)
+        order = torch.randperm(len(dataset), generator=generator).tolist()
+        alone(torch.utils.data.Subset(dataset, order), model=model)
+    return model.parameters()
 
 
 @contextlib.contextmanager
@@ -280,7 +324,7 @@ if __name__ == "__main__":
     run(
         [
             registers_reports_and_finishes,
-            adopts_a_revision_because_steps_drift,
+            adopts_a_revision_at_an_epochs_end,
             refuses_to_leave_a_drained_rank_out,
             leaves_a_drained_rank_without_images,
             goes_on_without_a_rank_that_is_silent,

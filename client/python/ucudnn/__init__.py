@@ -15,8 +15,6 @@ may be called from any thread. Times are microseconds, sizes bytes; every size m
 also be given as text such as "64MiB".
 """
 
-from typing import List
-
 from ucudnn.cluster import JobPlan, MemoryRequest, PlanRequest
 from ucudnn.coordinator import Coordinator, connect
 from ucudnn.errors import (
@@ -28,12 +26,7 @@ from ucudnn.errors import (
     NotFound,
     Unreachable,
 )
-from ucudnn.joint_memory import (
-    Gpu,
-    JointMemoryPlan,
-    MemoryShare,
-    solve_joint_memory,
-)
+from ucudnn.joint_memory import Gpu, JointMemoryPlan, MemoryShare, solve_joint_memory
 from ucudnn.memory import solve_memory
 from ucudnn.memory_plans import (
     BlockLife,
@@ -81,67 +74,19 @@ from ucudnn.solve import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "Allocation",
-    "Assignment",
-    "BlockLife",
-    "Buffer",
-    "Coordinator",
-    "Error",
-    "Front",
-    "FrontPoint",
-    "Gpu",
-    "InvalidArgument",
-    "JobPlan",
-    "JointMemoryPlan",
-    "KernelPlan",
-    "LibraryNotFound",
-    "Measurement",
-    "MemoryEvent",
-    "MemoryPlan",
-    "MemoryRange",
-    "MemoryRequest",
-    "MemoryRound",
-    "MemoryShare",
-    "MicroBatch",
-    "NoPlan",
-    "NotAllowed",
-    "NotFound",
-    "Offer",
-    "PlanRequest",
-    "Profile",
-    "RankDevice",
-    "RankStep",
-    "RecordedAction",
-    "RecordedPlan",
-    "ResidentBlock",
-    "RunningJob",
-    "Session",
-    "Share",
-    "StepShares",
-    "TaskPart",
-    "Time",
-    "Times",
-    "Unreachable",
-    "WorkspacePlan",
-    "assign",
-    "best_batch_size",
-    "connect",
-    "iteration_times",
-    "pareto",
-    "plot_arena",
-    "plot_memory",
-    "plot_pareto",
-    "plot_plan",
-    "solve_allocation",
-    "solve_joint_memory",
-    "solve_memory",
-    "solve_recorded_step",
-    "solve_step_shares",
-    "solve_wd",
-    "solve_wr",
+    "Allocation", "Assignment", "BlockLife", "Buffer", "Coordinator", "Error", "Front",
+    "FrontPoint", "Gpu", "InvalidArgument", "JobPlan", "JointMemoryPlan", "KernelPlan",
+    "LibraryNotFound", "Measurement", "MemoryEvent", "MemoryPlan", "MemoryRange",
+    "MemoryRequest", "MemoryRound", "MemoryShare", "MicroBatch", "NoPlan", "NotAllowed",
+    "NotFound", "Offer", "PlanRequest", "Profile", "RankDevice", "RankStep",
+    "RecordedAction", "RecordedPlan", "ResidentBlock", "RunningJob", "Session", "Share",
+    "StepShares", "TaskPart", "Time", "Times", "Unreachable", "WorkspacePlan", "assign",
+    "best_batch_size", "connect", "iteration_times", "pareto", "plot_arena",
+    "plot_memory", "plot_pareto", "plot_plan", "solve_allocation", "solve_joint_memory",
+    "solve_memory", "solve_recorded_step", "solve_step_shares", "solve_wd", "solve_wr",
     "solve_ws",
-]
+]  # fmt: skip
 
 
-def __dir__() -> List[str]:
+def __dir__() -> list[str]:
     return [*__all__, "__version__"]

@@ -5,7 +5,7 @@ fields out, which then have their defaults."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, Optional
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, read_json
@@ -50,7 +50,7 @@ class Agent:
     state: str  # "online", "cordoned", "draining" or "gone"
     registered_ms: int
     last_seen_ms: int
-    device_ids: List[str] = field(default_factory=list)
+    device_ids: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,16 @@ class Layer:
     channels: int
     filters: int
     groups: int
-    input: List[int]
-    filter: List[int]
-    padding: List[int]
-    stride: List[int]
-    dilation: List[int]
+    input: list[int]
+    filter: list[int]
+    padding: list[int]
+    stride: list[int]
+    dilation: list[int]
     transposed: bool = False
     needs_input_gradient: bool = True
     images: int = 1  # convolved for one image of the batch
 
-    def problems(
-        self, precision: str, layout: str
-    ) -> Iterator[Tuple[str, str]]:
+    def problems(self, precision: str, layout: str) -> Iterator[tuple[str, str]]:
         """Each operation with its problem's text, the key of measurements."""
         adjoint = {"forward": "backward_data", "backward_data": "forward"}
         for op in ("forward", "backward_data", "backward_filter"):
@@ -94,7 +92,7 @@ class Network(Shown):
     revision: int
     format: str  # "csv" or "onnx"
     updated_ms: int
-    layers: List[Layer] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
 
     def _table(self) -> Table:
         return Table(
@@ -105,13 +103,12 @@ class Network(Shown):
                 (
                     layer.name,
                     "x".join(map(str, [layer.channels, *layer.input])),
-                    str(layer.filters),
+                    layer.filters,
                     "x".join(map(str, layer.filter)),
                     "x".join(map(str, layer.stride)),
                 )
                 for layer in self.layers
             ],
-            len(self.layers),
         )
 
 
@@ -124,7 +121,7 @@ class ProfileSummary:
     points: int
     last_measured_ms: int
     stale_points: int = 0  # under drivers that no device online has
-    drivers: List[str] = field(default_factory=list)
+    drivers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class MemoryRequest:
     policy: str = "best"
     recompute: bool = False
     offload_weights: bool = False
-    rank_budget_bytes: List[int] = field(default_factory=list)  # instead
+    rank_budget_bytes: list[int] = field(default_factory=list)  # instead
     momentum: bool = False
 
     def budget_text(self) -> str:
@@ -150,14 +147,14 @@ class PlanRequest:
 
     network: str
     batch: int  # over all ranks
-    device_kinds: List[str] = field(default_factory=list)  # in rank order
+    device_kinds: list[str] = field(default_factory=list)  # in rank order
     workspace_limit_bytes: int = 0  # of each kernel
     total_workspace_bytes: int = 0  # of all kernels together
     batch_policy: str = "powerOfTwo"
     precision: str = "FP32"
     layout: str = "NCHW"
     memory: Optional[MemoryRequest] = None
-    exclude_ranks: List[int] = field(default_factory=list)
+    exclude_ranks: list[int] = field(default_factory=list)
     concurrent: bool = False  # the total is divided among what may run at once
     max_error: float = 0.0  # of algorithms; 0: as accurate as rounding explains
     step: str = ""  # instead of a network: a framework's step (docs/steps.md)
@@ -203,7 +200,7 @@ class DeviceMemoryPlan:
 
     device_kind: str
     batch: int
-    plan: Dict[str, Any]
+    plan: dict[str, Any]
     budget_bytes: int = 0
 
 
@@ -221,10 +218,10 @@ class JobPlan(Shown):
     undivided_us: Optional[float]
     revision: int = 0
     network_revision: int = 0
-    ranks: List[RankPlan] = field(default_factory=list)
-    reasons: List[str] = field(default_factory=list)
+    ranks: list[RankPlan] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     created_ms: int = 0
-    memory_plans: List[DeviceMemoryPlan] = field(default_factory=list)
+    memory_plans: list[DeviceMemoryPlan] = field(default_factory=list)
     under_load_us: Optional[float] = None  # if the devices slow down then
     # A time limit ended a search: an equal request searches again.
     cut_off: bool = False
@@ -241,9 +238,7 @@ class JobPlan(Shown):
                     f"ranks[{place}].workspace_of_rank is {of}; an earlier rank "
                     "is accepted"
                 )
-            self.ranks[place] = replace(
-                rank, workspace=self.ranks[of].workspace
-            )
+            self.ranks[place] = replace(rank, workspace=self.ranks[of].workspace)
 
     @classmethod
     def read(cls, path: PathLike) -> JobPlan:
@@ -260,18 +255,15 @@ class JobPlan(Shown):
             ("rank", "device kind", "batch", "weight", "time", "why"),
             [
                 (
-                    str(rank.rank),
+                    rank.rank,
                     rank.device_kind,
-                    str(rank.batch),
+                    rank.batch,
                     f"{rank.weight:.4f}",
-                    time_text(rank.workspace.total_time_us)
-                    if rank.workspace
-                    else "-",
+                    time_text(rank.workspace.total_time_us) if rank.workspace else "-",
                     rank.reason,
                 )
                 for rank in self.ranks
             ],
-            len(self.ranks),
         )
 
 
@@ -287,8 +279,8 @@ class StepTimes:
     p90_us: float
     predicted_us: float  # of a step's convolutions; 0: unknown
     first_median_us: float  # 0: too few steps yet
-    first_us: List[float] = field(default_factory=list)
-    latest_us: List[float] = field(default_factory=list)
+    first_us: list[float] = field(default_factory=list)
+    latest_us: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -300,7 +292,7 @@ class JobRank:
     device_kind: str
     host: str
     last_seen_ms: int
-    steps: List[StepTimes] = field(default_factory=list)
+    steps: list[StepTimes] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -341,19 +333,19 @@ class Job(Shown):
     source: str = ""
     reason: str = ""
     newest_revision: int = 0
-    revisions: List[JobRevision] = field(default_factory=list)
-    ranks: List[JobRank] = field(default_factory=list)
-    drift: List[str] = field(default_factory=list)
-    idle_devices: List[IdleDevices] = field(default_factory=list)
+    revisions: list[JobRevision] = field(default_factory=list)
+    ranks: list[JobRank] = field(default_factory=list)
+    drift: list[str] = field(default_factory=list)
+    idle_devices: list[IdleDevices] = field(default_factory=list)
 
     def _table(self) -> Table:
         rows = [
             (
-                str(rank.rank),
+                rank.rank,
                 rank.device_kind,
                 rank.host,
-                str(steps.revision),
-                str(steps.count),
+                steps.revision,
+                steps.count,
                 time_text(steps.median_us),
                 time_text(steps.p90_us),
             )
@@ -365,7 +357,6 @@ class Job(Shown):
             + "".join(f"; {change}" for change in self.drift),
             ("rank", "device kind", "host", "revision", "steps", "median", "p90"),
             rows,
-            len(rows),
         )
 
 
@@ -380,8 +371,8 @@ class Measurements:
     unasked: int
     cancelled: int = 0
     cancelled_why: str = ""
-    failures: List[str] = field(default_factory=list)
-    kinds_without_device: List[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    kinds_without_device: list[str] = field(default_factory=list)
     campaign_id: int = 0
     estimate_ms: Optional[int] = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import List, Sequence, Tuple
+from typing import Any, Sequence
 
 from ucudnn.errors import error_of
 from ucudnn.library import declared, load
@@ -51,6 +51,14 @@ def _check(status: int) -> None:
         )
 
 
+def _made(function: str, *arguments: Any) -> int:
+    """The handle that a function makes."""
+    handle = _POINTER()
+    call = getattr(_library(), f"ucudnn_conv_{function}")
+    _check(call(*arguments, ctypes.byref(handle)))
+    return handle.value or 0
+
+
 class Convolution:
     """One convolution, planned and prepared. Any thread may run it."""
 
@@ -67,13 +75,7 @@ class Convolution:
             self._free(self._handle)
 
     def run(
-        self,
-        stream: int,
-        a: int,
-        b: int,
-        out: int,
-        workspace: int,
-        workspace_size: int,
+        self, stream: int, a: int, b: int, out: int, workspace: int, workspace_size: int
     ) -> None:
         """Enqueues out = op(a, b); all are addresses, the stream 0 on a CPU."""
         status = self._run(
@@ -95,15 +97,11 @@ class ConvolutionDevice:
 
     @classmethod
     def gpu(cls, stream: int) -> ConvolutionDevice:
-        handle = _POINTER()
-        _check(_library().ucudnn_conv_open_gpu(stream, 0, ctypes.byref(handle)))
-        return cls(handle.value or 0)
+        return cls(_made("open_gpu", stream, 0))
 
     @classmethod
     def cpu(cls, threads: int) -> ConvolutionDevice:
-        handle = _POINTER()
-        _check(_library().ucudnn_conv_open_cpu(threads, ctypes.byref(handle)))
-        return cls(handle.value or 0)
+        return cls(_made("open_cpu", threads))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", 0):
@@ -112,18 +110,11 @@ class ConvolutionDevice:
     def plan(self, problem: str, batch: int, limit: int) -> Convolution:
         """The fastest plan within `limit` bytes of workspace; measures. Raises
         NoPlan if nothing fits, Error for what the device cannot compute."""
-        handle = _POINTER()
-        _check(
-            _library().ucudnn_conv_plan(
-                self._handle, problem.encode(), batch, limit,
-                ctypes.byref(handle),
-            )
-        )  # fmt: skip
-        return Convolution(handle.value or 0)
+        return Convolution(_made("plan", self._handle, problem.encode(), batch, limit))
 
     def divide(
-        self, problems: Sequence[Tuple[str, int]], total: int
-    ) -> List[Convolution]:
+        self, problems: Sequence[tuple[str, int]], total: int
+    ) -> list[Convolution]:
         """Plans for all (problem, batch), whose workspaces take at most `total`
         bytes together."""
         count = len(problems)

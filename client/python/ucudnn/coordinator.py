@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from typing import (
-    Any,
-    Dict,
-    List,
-    Optional,
-    Sequence,
-    SupportsIndex,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import Any, Optional, Sequence, SupportsIndex, TypeVar, Union
 
 from ucudnn.cluster import (
     Agent,
@@ -36,7 +27,7 @@ from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Front
 from ucudnn.profiles import Measurement, Profile
 from ucudnn.rest import Rest, path_of
-from ucudnn.running import RankDevice, RunningJob, job_id_of, new_job_key
+from ucudnn.running import RankDevice, RunningJob, job_id_of
 from ucudnn.sizes import Size, as_int, parse_size
 from ucudnn.steps import FrameworkStep, StepLike, contents_of
 
@@ -92,19 +83,19 @@ class Coordinator:
     def status(self) -> Status:
         return self._one(Status, path_of("status"))
 
-    def agents(self) -> List[Agent]:
+    def agents(self) -> list[Agent]:
         return self._all(Agent, "agents")
 
     def agent(self, id: str) -> Agent:
         return self._one(Agent, path_of("agents", id))
 
-    def devices(self, *, kind: str = "", state: str = "") -> List[Device]:
+    def devices(self, *, kind: str = "", state: str = "") -> list[Device]:
         return _in_state(state, self._all(Device, "devices", kind=kind))
 
     def device(self, id: str) -> Device:
         return self._one(Device, path_of("devices", id))
 
-    def networks(self) -> List[Network]:
+    def networks(self) -> list[Network]:
         return self._all(Network, "networks")
 
     def network(self, name: str) -> Network:
@@ -126,7 +117,7 @@ class Coordinator:
         registered = self._rest.put(path, contents, input_shape=shapes_of(input_shape))
         return decode(Network, registered, path)
 
-    def steps(self) -> List[FrameworkStep]:
+    def steps(self) -> list[FrameworkStep]:
         return self._all(FrameworkStep, "steps")
 
     def step(self, name: str) -> FrameworkStep:
@@ -144,7 +135,7 @@ class Coordinator:
         """Plans of it stay. Raises NoPlan if a running job needs it."""
         self._rest.delete(path_of("steps", name), reason=reason)
 
-    def profiles(self) -> List[ProfileSummary]:
+    def profiles(self) -> list[ProfileSummary]:
         """A summary of the measurements of each kind of device."""
         return self._all(ProfileSummary, "profiles")
 
@@ -172,7 +163,7 @@ class Coordinator:
             ]
         )  # fmt: skip
 
-    def plans(self) -> List[JobPlan]:
+    def plans(self) -> list[JobPlan]:
         """All plans, without their kernels."""
         return self._all(JobPlan, "plans")
 
@@ -180,14 +171,9 @@ class Coordinator:
         return self._one(JobPlan, path_of("plans", str(as_int(id))))
 
     def front(
-        self,
-        plan: SupportsIndex,
-        layer: str,
-        op: Operation,
-        rank: SupportsIndex = 0,
+        self, plan: SupportsIndex, layer: str, op: Operation, rank: SupportsIndex = 0
     ) -> Front:
-        """The Pareto front of a planned kernel, from the measurements known now.
-        """
+        """The Pareto front of a planned kernel, from the measurements known now."""
         path = path_of("plans", str(as_int(plan)), "front")
         answer = self._rest.get(path, layer=layer, op=op, rank=as_int(rank))
         limit = max((p["workspace_bytes"] for p in answer["points"]), default=0)
@@ -271,7 +257,7 @@ class Coordinator:
         """The progress of the measurements that a plan needs; asks for none."""
         return self._measure({"plan": encode(request), "dry_run": True})
 
-    def jobs(self, *, state: str = "") -> List[Job]:
+    def jobs(self, *, state: str = "") -> list[Job]:
         """All jobs, or those in a state, without their ranks and revisions."""
         return _in_state(state, self._all(Job, "jobs"))
 
@@ -280,9 +266,7 @@ class Coordinator:
 
     def job_rank(self, id: str, rank: SupportsIndex) -> JobRank:
         """One rank with its first and latest steps."""
-        return self._one(
-            JobRank, path_of("jobs", id, "ranks", str(as_int(rank)))
-        )
+        return self._one(JobRank, path_of("jobs", id, "ranks", str(as_int(rank))))
 
     def register_job(
         self,
@@ -301,7 +285,7 @@ class Coordinator:
         made = plan if isinstance(plan, JobPlan) else None
         request = plan.request if isinstance(plan, JobPlan) else plan
         places = ranks or [RankDevice(kind) for kind in request.device_kinds]
-        key = new_job_key()
+        key = secrets.token_hex(32)
         job = RunningJob(
             self._rest,
             key,
@@ -331,23 +315,21 @@ class Coordinator:
         """Another rank of the job that rank 0 registered."""
         return RunningJob(self._rest, key, as_int(rank))
 
-    def _one(self, cls: Type[_Object], path: str) -> _Object:
+    def _one(self, cls: type[_Object], path: str) -> _Object:
         return decode(cls, self._rest.get(path), path)
 
-    def _all(
-        self, cls: Type[_Object], what: str, **parameters: str
-    ) -> List[_Object]:
+    def _all(self, cls: type[_Object], what: str, **parameters: str) -> list[_Object]:
         return [
             decode(cls, entry, what)
             for entry in self._rest.entries(path_of(what), **parameters)
         ]
 
-    def _measure(self, request: Dict[str, Any]) -> Measurements:
+    def _measure(self, request: dict[str, Any]) -> Measurements:
         path = path_of("measure")
         return decode(Measurements, self._rest.post(path, request), path)
 
     def _await_measurements(
-        self, plan: Dict[str, Any], timeout: Optional[float]
+        self, plan: dict[str, Any], timeout: Optional[float]
     ) -> None:
         end = None if timeout is None else time.monotonic() + timeout
         request = {"plan": plan, "retry_cancelled": True}
@@ -374,7 +356,7 @@ class Coordinator:
                 time.sleep(_POLL_S)
 
 
-def _in_state(state: str, entries: List[_Object]) -> List[_Object]:
+def _in_state(state: str, entries: list[_Object]) -> list[_Object]:
     return [e for e in entries if state in ("", getattr(e, "state", ""))]
 
 
@@ -384,7 +366,7 @@ def _without_device(kinds: Sequence[str]) -> str:
     return f"; no device online is of kind {', '.join(kinds)}"
 
 
-def _budgets(sizes: List[int]) -> MemoryRequest:
+def _budgets(sizes: list[int]) -> MemoryRequest:
     if len(sizes) == 1:
         return MemoryRequest(budget_bytes=sizes[0])
     return MemoryRequest(rank_budget_bytes=sizes)
@@ -401,7 +383,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _measurement(row: Dict[str, Any], problem: str, **of_kernel: Any) -> Measurement:
+def _measurement(row: dict[str, Any], problem: str, **of_kernel: Any) -> Measurement:
     others = {name: str(row[name]) for name in _NUMBERS if row.get(name)}
     if row.get("error_ppt"):
         others["error"] = str(row["error_ppt"] / 1e12)

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    List,
-    Optional,
-    Sequence,
-    SupportsIndex,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Optional, Sequence, SupportsIndex, Union
 
 from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
-from ucudnn.memory import (
-    DeviceModelLike,
-    MemoryOptions,
-    device_model_of,
-    request_of,
-)
+from ucudnn.memory import DeviceModelLike, MemoryOptions, device_model_of, request_of
 from ucudnn.memory_plans import MemoryPlan
 from ucudnn.networks import NetworkLike
 from ucudnn.profiles import csv_of
@@ -69,13 +55,13 @@ class JointMemoryPlan(Shown):
     lower_bound_us: float  # the makespan, unless the time limit ended the search
     # With the best shares that fit without a memory plan; None if there are none.
     makespan_whole_us: Optional[float]
-    gpus: List[MemoryShare]
-    plans: List[MemoryPlan]
+    gpus: list[MemoryShare]
+    plans: list[MemoryPlan]
     # The time limit ended the search: another one may find faster shares, and
     # makespan_whole_us and whole_batch are not known.
     cut_off: bool = False
     # Of the measurements of each kind of GPU: "K40: accuracy not measured: ...".
-    notes: List[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def optimal(self) -> bool:
@@ -96,13 +82,12 @@ class JointMemoryPlan(Shown):
                 (
                     share.gpu,
                     size_text(share.budget_bytes),
-                    str(share.batch),
+                    share.batch,
                     time_text(share.time_us),
                     share.why,
                 )
                 for share in self.gpus
             ],
-            len(self.gpus),
             self.notes,
         )
 
@@ -137,11 +122,11 @@ def solve_joint_memory(
     return decode(JointMemoryPlan, answer, "answer")
 
 
-def _request_of(gpu: Union[str, Gpu]) -> Dict[str, Any]:
+def _request_of(gpu: Union[str, Gpu]) -> dict[str, Any]:
     if isinstance(gpu, str):
         device_model, _, budget = gpu.partition("=")
         gpu = Gpu(device_model, budget or None, name=gpu)
-    request: Dict[str, Any] = {"device_model": device_model_of(gpu.device_model)}
+    request: dict[str, Any] = {"device_model": device_model_of(gpu.device_model)}
     if gpu.budget is not None:
         request["budget_bytes"] = parse_size(gpu.budget)
     if gpu.profile is not None:

@@ -7,11 +7,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import (
     Any,
     Callable,
-    Dict,
     Hashable,
-    List,
-    Tuple,
-    Type,
     TypeVar,
     cast,
     get_args,
@@ -24,7 +20,7 @@ from ucudnn.errors import InvalidArgument
 _Object = TypeVar("_Object")
 _Reader = Callable[[Any, str], Any]  # of a value and its place
 # Of each type in fields: the types of its values, and what they are called.
-_ACCEPTED: Dict[Any, Tuple[Any, str]] = {
+_ACCEPTED: dict[Any, tuple[Any, str]] = {
     bool: (bool, "true or false"),
     int: (int, "a whole number"),
     float: ((int, float), "a number"),
@@ -33,7 +29,7 @@ _ACCEPTED: Dict[Any, Tuple[Any, str]] = {
 }
 
 
-def decode(cls: Type[_Object], value: Any, place: str) -> _Object:
+def decode(cls: type[_Object], value: Any, place: str) -> _Object:
     """The object of dataclass `cls` that `value` stands for; unknown fields are
     ignored, because later versions may add some. Raises InvalidArgument, naming
     the field by its path from `place`, its value and what is accepted; also what
@@ -73,7 +69,7 @@ def _default(field: Field[Any]) -> Any:
 
 # Types are looked at once, since fronts have thousands of points.
 @functools.lru_cache(maxsize=None)
-def _readers(cls: Any) -> List[Tuple[str, _Reader, bool]]:
+def _readers(cls: Any) -> list[tuple[str, _Reader, bool]]:
     """Of each field; and whether it is required."""
     hints = get_type_hints(cls)
     return [

@@ -15,38 +15,29 @@ import os
 import weakref
 from numbers import Real
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 from ucudnn.errors import LibraryNotFound, error_of
 
 
 def load(name: str) -> ctypes.CDLL:
     """Loads `name`, such as "libucudnn_solve.so.1"."""
-    places = []
     chosen = os.environ.get("UCUDNN_LIBRARY")
-    if chosen:
-        path = Path(chosen)
-        places.append(path.parent if ".so" in path.name else path)
-    else:
-        places.append(Path(__file__).parent)
-    tried = []
-    for place in places:
-        file = place / name
-        if not file.exists():
-            tried.append(f"{file} does not exist")
-            continue
+    folder = Path(chosen or Path(__file__).parent)
+    file = (folder.parent if ".so" in folder.name else folder) / name
+    if file.exists():
         try:
             return ctypes.CDLL(str(file))
         except OSError as error:
             raise LibraryNotFound(str(error)) from error
+    tried = f"{file} does not exist"
     if not chosen:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
-            tried.append(str(error))
+            tried += f"; {error}"
     raise LibraryNotFound(
-        f"{name} cannot be loaded: {'; '.join(tried)}; set UCUDNN_LIBRARY to "
-        "its folder"
+        f"{name} cannot be loaded: {tried}; set UCUDNN_LIBRARY to its folder"
     )
 
 
@@ -114,18 +105,13 @@ class OpenedProfile:
         self._handle = ctypes.c_void_p()
         error = ctypes.c_void_p()
         status = _function("profile_open")(
-            *_arguments([csv], None),
-            ctypes.byref(self._handle),
-            ctypes.byref(error),
+            *_arguments([csv], None), ctypes.byref(self._handle), ctypes.byref(error)
         )
         _text_of(status, error)
         weakref.finalize(self, _function("profile_close"), self._handle)
 
     def ask(
-        self,
-        problem: str,
-        *inputs: Union[str, bytes, None],
-        request: Mapping[str, Any],
+        self, problem: str, *inputs: Union[str, bytes, None], request: Mapping[str, Any]
     ) -> Any:
         """As ask_solver of `profile_PROBLEM`."""
         arguments = [self._handle, *_arguments(inputs, request)]
@@ -133,10 +119,9 @@ class OpenedProfile:
 
 
 def _arguments(
-    inputs: Sequence[Union[str, bytes, None]],
-    request: Optional[Mapping[str, Any]],
-) -> List[Any]:
-    arguments: List[Any] = []
+    inputs: Sequence[Union[str, bytes, None]], request: Optional[Mapping[str, Any]]
+) -> list[Any]:
+    arguments: list[Any] = []
     for text in inputs:
         data = text.encode() if isinstance(text, str) else text
         arguments += [data, len(data or b"")]
@@ -165,7 +150,7 @@ def _function(name: str) -> Any:
     return function
 
 
-def _ask(function: str, arguments: List[Any]) -> Any:
+def _ask(function: str, arguments: list[Any]) -> Any:
     answer = ctypes.c_void_p()
     status = _function(function)(*arguments, ctypes.byref(answer))
     return json.loads(_text_of(status, answer))

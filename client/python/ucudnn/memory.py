@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Any,
-    Dict,
     Mapping,
     Optional,
     SupportsIndex,
-    Tuple,
     TypedDict,
     Union,
 )
@@ -18,12 +16,7 @@ from ucudnn.files import PathLike, read_json
 from ucudnn.library import ask_solver
 from ucudnn.literals import Allocator, Fusion, Layout, MemoryPolicy, Precision
 from ucudnn.memory_plans import MemoryPlan
-from ucudnn.networks import (
-    InputShapeLike,
-    NetworkLike,
-    network_of,
-    shapes_of,
-)
+from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.profile_filter import named
 from ucudnn.profiles import csv_of
 from ucudnn.sizes import Size, parse_size
@@ -114,7 +107,7 @@ def solve_memory(
 
 def request_of(
     network: NetworkLike, batch: SupportsIndex, options: Mapping[str, Any]
-) -> Tuple[bytes, Dict[str, Any]]:
+) -> tuple[bytes, dict[str, Any]]:
     """The network, and the fields that all requests for memory plans have."""
     request = named(options, MemoryOptions)
     model, name = network_of(network)
@@ -127,11 +120,11 @@ def request_of(
     return model, request
 
 
-def device_model_of(model: DeviceModelLike) -> Union[str, Dict[str, Any]]:
+def device_model_of(model: DeviceModelLike) -> Union[str, dict[str, Any]]:
     """What a request has for a device model of solve_memory."""
     if isinstance(model, Mapping):
         return dict(model)
     if isinstance(model, str) and not model.endswith(".json"):
         return model
-    fields: Dict[str, Any] = read_json(model)
+    fields: dict[str, Any] = read_json(model)
     return fields

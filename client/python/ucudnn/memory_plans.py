@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Iterator, Optional, Union
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, read_json, write_json
 from ucudnn.json_objects import decode, encode
 from ucudnn.library import ask_solver
-from ucudnn.shown import MOST_ROWS, Shown, Table
+from ucudnn.shown import Shown, Table
 from ucudnn.sizes import size_text, time_text
 
 
@@ -49,7 +49,7 @@ class TaskPart:
 
 
 # What each event has besides its stream and start.
-_NEEDED: Dict[str, List[str]] = {
+_NEEDED: dict[str, list[str]] = {
     "alloc": ["block", "offset", "bytes"],
     "free": ["block"],
     "sync": [],
@@ -70,19 +70,17 @@ class MemoryEvent:
     start_us: float
     dur_us: Optional[float] = None  # of compute, offload and prefetch
     task: Optional[str] = None  # of compute
-    parts: List[TaskPart] = field(default_factory=list)
+    parts: list[TaskPart] = field(default_factory=list)
     workspace: Optional[MemoryRange] = None
     block: Optional[str] = None  # of all but compute and sync
     kind: str = ""  # of alloc: "activation", "weight", ...
     offset: Optional[int] = None  # of alloc
     bytes: Optional[int] = None  # of alloc, offload and prefetch
-    after: List[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.op not in _NEEDED:
-            raise InvalidArgument(
-                f"op {self.op!r}; {', '.join(_NEEDED)} are accepted"
-            )
+            raise InvalidArgument(f"op {self.op!r}; {', '.join(_NEEDED)} are accepted")
         for name in _NEEDED[self.op]:
             if getattr(self, name) is None:
                 raise InvalidArgument(f"{self.op} without {name}")
@@ -95,7 +93,7 @@ class MemoryRound:
     batch: int
     count: int
     time_us: float  # of one repetition
-    events: List[MemoryEvent]
+    events: list[MemoryEvent]
 
 
 @dataclass(frozen=True)
@@ -136,25 +134,23 @@ class MemoryPlan(Shown):
     host_bytes: int  # of copies on the host
     offloaded_bytes: int
     prefetched_bytes: int
-    resident: List[ResidentBlock]
-    rounds: List[MemoryRound]
+    resident: list[ResidentBlock]
+    rounds: list[MemoryRound]
     choice: str = ""  # what the policy chose, if it had a choice
     # The time limit ended the search: another one may find a faster plan.
     cut_off: bool = False
     # Of the measurements that it is made of: "accuracy not measured: ...".
-    notes: List[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     # The training graph as JSON: blocks, and what every task reads and writes.
-    graph: Optional[Dict[str, Any]] = None
+    graph: Optional[dict[str, Any]] = None
 
     @classmethod
-    def from_json(
-        cls, json_object: Dict[str, Any], source: str = "plan"
-    ) -> MemoryPlan:
+    def from_json(cls, json_object: dict[str, Any], source: str = "plan") -> MemoryPlan:
         """Raises InvalidArgument, naming the field, its value and what is
         accepted, if one is missing or of another type."""
         return decode(cls, json_object, source)
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What `ucudnn solve memory -o json` prints."""
         return {"feasible": True, **encode(self)}
 
@@ -168,7 +164,7 @@ class MemoryPlan(Shown):
         write_json(path, self.to_json())
 
     @property
-    def events(self) -> List[MemoryEvent]:
+    def events(self) -> list[MemoryEvent]:
         """All events of the iteration, with their starts in the iteration: those
         of a round that runs n times are there n times."""
         return [
@@ -177,14 +173,14 @@ class MemoryPlan(Shown):
             for event in round_.events
         ]
 
-    def lives(self) -> List[BlockLife]:
+    def lives(self) -> list[BlockLife]:
         """Every block's times in the pool, ordered by their starts: weights once
         for the whole iteration, others from each alloc to its free, and
         workspaces while their task runs. Takes O(events log events) time.
         Raises InvalidArgument, naming the block, if one is allocated twice, or
         freed without having been allocated."""
         lives = []
-        live: Dict[str, Tuple[float, Union[ResidentBlock, MemoryEvent]]] = {}
+        live: dict[str, tuple[float, Union[ResidentBlock, MemoryEvent]]] = {}
 
         def add(name: str, kind: str, at: Any, start: float, end: float) -> None:
             lives.append(BlockLife(name, kind, at.offset, at.bytes, start, end))
@@ -213,9 +209,7 @@ class MemoryPlan(Shown):
             add(block, at.kind, at, start, self.time_us)
         return sorted(lives, key=lambda life: life.start_us)
 
-    def check(
-        self, graph: Optional[Union[PathLike, Dict[str, Any]]] = None
-    ) -> None:
+    def check(self, graph: Optional[Union[PathLike, dict[str, Any]]] = None) -> None:
         """Raises InvalidArgument, naming the rule that the plan breaks and where,
         unless every execution of it is safe whatever its durations, every task
         finds the data that it needs, and the sums are those of the events
@@ -230,7 +224,7 @@ class MemoryPlan(Shown):
             graph_json = json.dumps(graph)
         ask_solver("check_memory_plan", json.dumps(self.to_json()), graph_json)
 
-    def _repetitions(self) -> Iterator[Tuple[float, MemoryRound]]:
+    def _repetitions(self) -> Iterator[tuple[float, MemoryRound]]:
         base = 0.0
         for round_ in self.rounds:
             for _ in range(round_.count):
@@ -258,9 +252,8 @@ class MemoryPlan(Shown):
                     time_text(life.start_us),
                     time_text(life.end_us),
                 )
-                for life in lives[:MOST_ROWS]
+                for life in lives
             ],
-            len(lives),
             self.notes,
         )
 

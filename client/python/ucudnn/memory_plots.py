@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
+from ucudnn import style
 from ucudnn.memory_plans import BlockLife, MemoryEvent, MemoryPlan
 from ucudnn.sizes import size_text, time_text
-from ucudnn.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    new_figure,
-)
 
 _KINDS = {
-    "weight": ("weights", BLUE),
-    "weight_gradient": ("gradients of weights", SKY),
-    "momentum": ("momentum", BLUE),
-    "input": ("inputs", PURPLE),
-    "activation": ("activations", GREEN),
-    "gradient": ("gradients of activations", ORANGE),
-    "statistics": ("statistics", VERMILION),
-    "mask": ("dropout masks", YELLOW),
-    "workspace": ("workspaces", GREY),
-    "": ("blocks", YELLOW),  # in plans without kinds
+    "weight": ("weights", style.BLUE),
+    "weight_gradient": ("gradients of weights", style.SKY),
+    "momentum": ("momentum", style.BLUE),
+    "input": ("inputs", style.PURPLE),
+    "activation": ("activations", style.GREEN),
+    "gradient": ("gradients of activations", style.ORANGE),
+    "statistics": ("statistics", style.VERMILION),
+    "mask": ("dropout masks", style.YELLOW),
+    "workspace": ("workspaces", style.GREY),
+    "": ("blocks", style.YELLOW),  # in plans without kinds
 }
 _ROWS = {
-    "compute": ("tasks", GREEN),
-    "host": ("tasks on the host", GREY),
-    "offload": ("to the host", VERMILION),
-    "prefetch": ("from the host", BLUE),
+    "compute": ("tasks", style.GREEN),
+    "host": ("tasks on the host", style.GREY),
+    "offload": ("to the host", style.VERMILION),
+    "prefetch": ("from the host", style.BLUE),
 }
 _FONT = 6.0  # points, of the blocks' names
 
@@ -46,12 +36,11 @@ def plot_arena(plan: MemoryPlan, axes: Optional[Any] = None) -> Any:
     more than twice the pool. Returns the axes; unless given, of a new figure.
     Raises Error if matplotlib is missing.
     """
-    if axes is None:
-        axes = new_figure(figsize=(10.0, 6.0)).add_subplot()
+    axes = style.axes_or_new(axes, figsize=(10.0, 6.0))
     from matplotlib.collections import PolyCollection
 
     unit, unit_name = _unit(plan)
-    by_kind: Dict[str, List[BlockLife]] = defaultdict(list)
+    by_kind: dict[str, list[BlockLife]] = defaultdict(list)
     for life in plan.lives():
         by_kind[life.kind].append(life)
     for kind, (label, colour) in _KINDS.items():
@@ -75,17 +64,15 @@ def plot_arena(plan: MemoryPlan, axes: Optional[Any] = None) -> Any:
 
 def plot_memory(
     plan: MemoryPlan, axes: Optional[Sequence[Any]] = None
-) -> Tuple[Any, Any]:
+) -> tuple[Any, Any]:
     """Plots live bytes over time (ms), stacked by kind, with the budget as in
     plot_arena; below, when tasks and transfers run. Returns both axes; unless
     given, of a new figure: plot_memory(p)[0].figure.savefig(...). Raises Error
     if matplotlib is missing.
     """
     if axes is None:
-        figure = new_figure(figsize=(10.0, 6.0))
-        axes = figure.subplots(
-            2, 1, sharex=True, gridspec_kw={"height_ratios": [4, 1]}
-        )
+        figure = style.new_figure(figsize=(10.0, 6.0))
+        axes = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [4, 1]})
     memory, transfers = axes
     unit, unit_name = _unit(plan)
     times, live = live_bytes(plan)
@@ -106,19 +93,19 @@ def plot_memory(
     return memory, transfers
 
 
-def _unit(plan: MemoryPlan) -> Tuple[int, str]:
+def _unit(plan: MemoryPlan) -> tuple[int, str]:
     return (1 << 30, "GiB") if plan.peak_bytes >= 1 << 30 else (1 << 20, "MiB")
 
 
-def _corners(life: BlockLife, unit: int) -> List[Tuple[float, float]]:
+def _corners(life: BlockLife, unit: int) -> list[tuple[float, float]]:
     left, right = life.start_us / 1000, life.end_us / 1000
     low, high = life.offset / unit, (life.offset + life.bytes) / unit
     return [(left, low), (right, low), (right, high), (left, high)]
 
 
-def live_bytes(plan: MemoryPlan) -> Tuple[List[float], Dict[str, List[int]]]:
+def live_bytes(plan: MemoryPlan) -> tuple[list[float], dict[str, list[int]]]:
     """By kind, how much is live from each time (ms) on."""
-    changes: Dict[float, Dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for life in plan.lives():
         changes[life.start_us][life.kind] += life.bytes
         changes[life.end_us][life.kind] -= life.bytes
@@ -148,9 +135,7 @@ def _frame(axes: Any, plan: MemoryPlan, unit: int) -> None:
     )  # fmt: skip
 
 
-def _name_blocks(
-    axes: Any, lives: List[BlockLife], unit: int, colour: str
-) -> None:
+def _name_blocks(axes: Any, lives: list[BlockLife], unit: int, colour: str) -> None:
     points = 72 / axes.figure.dpi
     across = axes.bbox.width * points / axes.get_xlim()[1]
     up = axes.bbox.height * points / axes.get_ylim()[1]
@@ -164,8 +149,8 @@ def _name_blocks(
             )  # fmt: skip
 
 
-def _draw_rows(axes: Any, events: List[MemoryEvent]) -> None:
-    rows: Dict[str, List[Tuple[float, float]]] = defaultdict(list)
+def _draw_rows(axes: Any, events: list[MemoryEvent]) -> None:
+    rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if event.dur_us is not None:
             row = "host" if event.stream == "host" else event.op

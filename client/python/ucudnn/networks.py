@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence, SupportsIndex, Tuple, Union
+from typing import Mapping, Optional, Sequence, SupportsIndex, Union
 
 from ucudnn.files import PathLike, read_bytes
 from ucudnn.sizes import as_int
@@ -11,12 +11,10 @@ from ucudnn.sizes import as_int
 NetworkLike = Union[PathLike, bytes]
 # The sizes of a model's input without the batch, such as (3, 224, 224); where
 # it has several inputs, by their names.
-InputShapeLike = Union[
-    Sequence[SupportsIndex], Mapping[str, Sequence[SupportsIndex]]
-]
+InputShapeLike = Union[Sequence[SupportsIndex], Mapping[str, Sequence[SupportsIndex]]]
 
 
-def network_of(network: NetworkLike) -> Tuple[bytes, str]:
+def network_of(network: NetworkLike) -> tuple[bytes, str]:
     """Its contents, and the name that the command gives it."""
     if isinstance(network, bytes):
         return network, "network"
@@ -26,7 +24,7 @@ def network_of(network: NetworkLike) -> Tuple[bytes, str]:
     return read_bytes(network), name
 
 
-def shapes_of(shape: Optional[InputShapeLike]) -> Optional[List[str]]:
+def shapes_of(shape: Optional[InputShapeLike]) -> Optional[list[str]]:
     """What a request has for the shapes; None for None."""
     if shape is None:
         return None

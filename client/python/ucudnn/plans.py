@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike, write_json
@@ -40,7 +40,7 @@ class KernelPlan:
     time_us: float
     undivided_time_us: Optional[float]  # None: no undivided algorithm fits
     workspace_bytes: int
-    micro_batches: List[MicroBatch]
+    micro_batches: list[MicroBatch]
     layout: str = "NCHW"
     offset_bytes: Optional[int] = None
     problem: Optional[str] = None
@@ -57,17 +57,17 @@ class WorkspacePlan(Shown):
     optimal: bool
     undivided_time_us: Optional[float]
     total_workspace_bytes: int
-    kernels: List[KernelPlan] = field(default_factory=list)
+    kernels: list[KernelPlan] = field(default_factory=list)
     # Which of them may run at once: "0 [1 | 2 3] 4" lets 1 run beside 2 and 3.
     concurrency: str = ""
     # Of the measurements that it is made of: "accuracy not measured: ...".
-    notes: List[str] = field(default_factory=list, compare=False)
+    notes: list[str] = field(default_factory=list, compare=False)
     # The part of these times in which tasks run that are not convolutions; 0 where
     # they are of convolutions alone.
     other_time_us: float = 0.0
 
     @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> WorkspacePlan:
+    def from_json(cls, json_object: dict[str, Any]) -> WorkspacePlan:
         """Raises InvalidArgument, naming the field, unless a job may run it."""
         return cls._parse(json.dumps(json_object))
 
@@ -75,7 +75,7 @@ class WorkspacePlan(Shown):
     def _parse(cls, text: str) -> WorkspacePlan:
         return decode(cls, ask_solver("read_plan", text), "plan")
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         plan = asdict(self)
         for optional in ("concurrency", "notes", "other_time_us"):
             if not plan[optional]:
@@ -90,9 +90,7 @@ class WorkspacePlan(Shown):
         return plan
 
     @classmethod
-    def read(
-        cls, path: PathLike, rank: Optional[int] = None
-    ) -> WorkspacePlan:
+    def read(cls, path: PathLike, rank: Optional[int] = None) -> WorkspacePlan:
         """Reads what write() or `ucudnn solve` wrote, or the part of one rank of
         a job's plan, which `ucudnn plan --save` wrote. `rank` is needed if its
         ranks have different parts. Raises InvalidArgument as from_json does, or
@@ -131,7 +129,6 @@ class WorkspacePlan(Shown):
                 )
                 for kernel in self.kernels
             ],
-            len(self.kernels),
             self.notes,
         )
 
@@ -148,7 +145,7 @@ def optional_time(time_us: Optional[float]) -> str:
     return "-" if time_us is None else time_text(time_us)
 
 
-def _ranks_of(text: str) -> Optional[List[Any]]:
+def _ranks_of(text: str) -> Optional[list[Any]]:
     """Those of a job's plan; None if it is something else."""
     try:
         plan = json.loads(text)
@@ -158,7 +155,7 @@ def _ranks_of(text: str) -> Optional[List[Any]]:
     return ranks if isinstance(ranks, list) else None
 
 
-def _workspace_of(ranks: List[Any], rank: Any) -> Any:
+def _workspace_of(ranks: list[Any], rank: Any) -> Any:
     """What several ranks have alike is told with the first of them."""
     of = rank.get("workspace_of_rank")
     if isinstance(of, int) and 0 <= of < len(ranks):
@@ -166,7 +163,7 @@ def _workspace_of(ranks: List[Any], rank: Any) -> Any:
     return rank.get("workspace") if isinstance(rank, dict) else None
 
 
-def _part_of(ranks: List[Any], rank: Optional[int], source: str) -> Any:
+def _part_of(ranks: list[Any], rank: Optional[int], source: str) -> Any:
     """The workspace plan of this rank, or of all that have one."""
     parts = {
         place: _workspace_of(ranks, rank_plan)
@@ -195,15 +192,15 @@ class FrontPoint:
 
     time_us: float
     workspace_bytes: int
-    micro_batches: List[MicroBatch]
+    micro_batches: list[MicroBatch]
 
     @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> FrontPoint:
+    def from_json(cls, json_object: dict[str, Any]) -> FrontPoint:
         """Raises InvalidArgument, naming the field."""
         return decode(cls, json_object, "point")
 
 
-class Front(List[FrontPoint], Shown):
+class Front(list[FrontPoint], Shown):
     """A Pareto front, by increasing workspace, and what it is of, as far as that
     was given."""
 
@@ -211,7 +208,7 @@ class Front(List[FrontPoint], Shown):
     op: str = ""
     batch: int = 0
     workspace_limit_bytes: int = 0
-    notes: List[str] = []  # of the measurements that it is made of
+    notes: list[str] = []  # of the measurements that it is made of
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], request: Mapping[str, Any]) -> Front:
@@ -248,7 +245,6 @@ class Front(List[FrontPoint], Shown):
                 )
                 for point in self
             ],
-            len(self),
             self.notes,
         )
 
@@ -274,10 +270,10 @@ class Assignment(Shown):
     lower_bound_us: float
     optimal: bool
     even_split_us: Optional[float]
-    gpus: List[Share]
+    gpus: list[Share]
 
     @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> Assignment:
+    def from_json(cls, json_object: dict[str, Any]) -> Assignment:
         """Raises InvalidArgument, naming the field."""
         return decode(cls, json_object, "assignment")
 
@@ -293,14 +289,13 @@ class Assignment(Shown):
             [
                 (
                     share.gpu,
-                    str(share.batch),
+                    share.batch,
                     time_text(share.time_us),
                     f"{share.weight:.4f}",
                     share.reason,
                 )
                 for share in self.gpus
             ],
-            len(self.gpus),
         )
 
 
@@ -312,10 +307,10 @@ class Allocation(Shown):
     pool: int  # the largest offset + size
     lower_bound: int  # no pool is smaller
     proven: bool  # pool == lower_bound
-    offsets: Dict[str, int]  # by id
+    offsets: dict[str, int]  # by id
 
     @classmethod
-    def from_json(cls, json_object: Dict[str, Any]) -> Allocation:
+    def from_json(cls, json_object: dict[str, Any]) -> Allocation:
         """Raises InvalidArgument, naming the field."""
         offsets = {b["id"]: b["offset"] for b in json_object["buffers"]}
         return decode(cls, {**json_object, "offsets": offsets}, "allocation")
@@ -326,6 +321,5 @@ class Allocation(Shown):
             f"Allocation of {len(self.offsets)} buffers in {self.pool} B "
             f"({proof}; {self.load} B live at once)",
             ("buffer", "offset"),
-            [(id, str(offset)) for id, offset in self.offsets.items()],
-            len(self.offsets),
+            [*self.offsets.items()],
         )

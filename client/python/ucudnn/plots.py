@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from ucudnn.plans import FrontPoint, Front, KernelPlan, WorkspacePlan, division_text
 from ucudnn.sizes import size_text, time_text
@@ -44,7 +44,7 @@ def plot_pareto(front: Sequence[FrontPoint], axes: Optional[Any] = None) -> Any:
     return axes
 
 
-def _number(axes: Any, points: List[Any], front: Sequence[FrontPoint]) -> None:
+def _number(axes: Any, points: list[Any], front: Sequence[FrontPoint]) -> None:
     """Numbers points, and lists their divisions to the right of the axes."""
     axes.figure.canvas.draw()
     chosen = apart(axes, points, least=12)

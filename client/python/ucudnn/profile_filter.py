@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, TypedDict, get_type_hints
+from typing import Any, Mapping, Optional, TypedDict, get_type_hints
 
 from ucudnn.literals import Layout, Operation, Precision
 
@@ -25,7 +25,7 @@ class KernelFilter(ProfileFilter, total=False):
     op: Optional[Operation]
 
 
-def named(options: Mapping[str, Any], known: type = KernelFilter) -> Dict[str, Any]:
+def named(options: Mapping[str, Any], known: type = KernelFilter) -> dict[str, Any]:
     """The same, for a request. Raises TypeError for names that the class of options
     does not have, as a function does that lists its arguments."""
     names = sorted(get_type_hints(known))

@@ -13,15 +13,11 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    Dict,
     Generic,
     Iterable,
-    List,
     Mapping,
     Optional,
     Sequence,
-    Tuple,
-    Type,
     TypeVar,
     Union,
 )
@@ -84,7 +80,7 @@ BuffersLike = Union[PathLike, Iterable[Buffer]]
 class _Rows(Generic[_Row], Shown):
     """Rows of CSV, in the order of the file."""
 
-    rows: List[_Row] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     _row: ClassVar[Any]  # their type
 
     @classmethod
@@ -115,9 +111,9 @@ class Profile(_Rows[Measurement]):
     _row = Measurement
 
     def __post_init__(self) -> None:
-        self._opened: Optional[Tuple[List[Measurement], OpenedProfile]] = None
+        self._opened: Optional[tuple[list[Measurement], OpenedProfile]] = None
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {"rows": self.rows, "_opened": None}
 
     def where(self, **columns: Any) -> Profile:
@@ -138,7 +134,7 @@ class Profile(_Rows[Measurement]):
         )
 
     @property
-    def devices(self) -> List[str]:
+    def devices(self) -> list[str]:
         """The distinct devices, in the order of the file."""
         return list(dict.fromkeys(row.device for row in self.rows))
 
@@ -153,18 +149,14 @@ class Profile(_Rows[Measurement]):
         return kept[1]
 
     def _table(self) -> Table:
-        counts: Dict[Tuple[str, ...], List[int]] = {}
+        counts: dict[tuple[str, ...], list[int]] = {}
         for row in self.rows:
             kernels = (row.device, row.network, row.precision, row.layout)
             counts.setdefault(kernels, []).append(row.batch)
         return Table(
             f"Profile of {len(self.rows)} measurements",
             ("device", "network", "precision", "layout", "rows", "batches"),
-            [
-                (*names, str(len(b)), f"{min(b)} to {max(b)}")
-                for names, b in counts.items()
-            ],
-            len(counts),
+            [(*names, len(b), f"{min(b)} to {max(b)}") for names, b in counts.items()],
         )
 
 
@@ -176,7 +168,7 @@ class Times(_Rows[Time]):
     _row = Time
 
     def _table(self) -> Table:
-        counts: Dict[Tuple[str, str], List[Time]] = {}
+        counts: dict[tuple[str, str], list[Time]] = {}
         for row in self.rows:
             counts.setdefault((row.gpu, row.model), []).append(row)
         return Table(
@@ -185,13 +177,11 @@ class Times(_Rows[Time]):
             [
                 (
                     *names,
-                    str(len(rows)),
-                    f"{min(r.batch for r in rows)} to "
-                    f"{max(r.batch for r in rows)}",
+                    len(rows),
+                    f"{min(r.batch for r in rows)} to " f"{max(r.batch for r in rows)}",
                 )
                 for names, rows in counts.items()
             ],
-            len(counts),
         )
 
 
@@ -202,12 +192,10 @@ def _read_text(path: PathLike) -> str:
         raise InvalidArgument(f"{path}: {error}") from error
 
 
-def _to_csv(row_type: Type[_Row], rows: Iterable[_Row]) -> str:
+def _to_csv(row_type: type[_Row], rows: Iterable[_Row]) -> str:
     rows = list(rows)
     names = [f.name for f in fields(row_type) if f.name != "others"]
-    others = list(
-        dict.fromkeys(name for row in rows for name in _others(row))
-    )
+    others = list(dict.fromkeys(name for row in rows for name in _others(row)))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names + others)
@@ -233,9 +221,9 @@ def _text(value: Union[str, int, float]) -> str:
     return str(value)
 
 
-def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
+def _read_rows(row_type: type[_Row], text: str, source: str) -> list[_Row]:
     reader = csv.reader(io.StringIO(text))
-    header: List[str] = next(reader, [])
+    header: list[str] = next(reader, [])
     columns = []
     for f in fields(row_type):
         if f.name == "others":
@@ -256,7 +244,7 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
         for index, name in enumerate(header)
         if row_type is Measurement and index not in named
     ]
-    rows: List[_Row] = []
+    rows: list[_Row] = []
     for fields_of_row in reader:
         if not fields_of_row:
             continue
@@ -273,9 +261,7 @@ def _read_rows(row_type: Type[_Row], text: str, source: str) -> List[_Row]:
     return rows
 
 
-def _values(
-    row: Sequence[str], columns: Sequence[Any], place: str
-) -> List[Any]:
+def _values(row: Sequence[str], columns: Sequence[Any], place: str) -> list[Any]:
     values = []
     for name, index, parse, scale in columns:
         try:

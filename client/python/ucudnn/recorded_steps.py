@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, SupportsIndex, Union
+from typing import Any, Mapping, Optional, Sequence, SupportsIndex, Union
 
 from ucudnn.files import PathLike
 from ucudnn.json_objects import decode
@@ -33,7 +33,7 @@ class RecordedPlan:
     peak_bytes: int
     plain_peak_bytes: int  # if every tensor stays
     moved_bytes: int  # both ways
-    actions: List[RecordedAction]  # in the order in which hooks run them
+    actions: list[RecordedAction]  # in the order in which hooks run them
     # The time limit ended the search: another one may find a faster plan.
     cut_off: bool = False
 
@@ -83,7 +83,7 @@ class RankStep:
 class StepShares:
     time_us: float  # of the slowest rank
     lower_bound_us: float  # no shares are faster
-    ranks: List[RankStep]
+    ranks: list[RankStep]
     even_us: Optional[float] = None  # with even shares; None: a rank can have none
     # The time limit ended the search: another one may find faster shares.
     cut_off: bool = False
@@ -118,7 +118,9 @@ def solve_step_shares(
         "shares": shares and list(shares),
         "time_limit_s": time_limit,
     }
-    return decode(StepShares, ask_solver("step_shares", _text(step), request=request), "")
+    return decode(
+        StepShares, ask_solver("step_shares", _text(step), request=request), ""
+    )
 
 
 def _text(step: RecordedStepLike) -> str:

@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Iterator, Mapping, Optional
 from urllib.parse import quote, urlencode, urlsplit
 
 from ucudnn.errors import (
@@ -84,23 +84,23 @@ class Rest:
         other._job_key = key if self._tls else ""
         return other
 
-    def get(self, path: str, **parameters: Any) -> Dict[str, Any]:
+    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         """The answer to GET; parameters that are None or empty are left out."""
         return self.ask("GET", _with(path, parameters))
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Dict[str, Any]:
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self.ask("POST", path, json.dumps(body).encode(), _JSON)
 
     def put(
         self, path: str, body: bytes, content: str = _BYTES, **parameters: Any
-    ) -> Dict[str, Any]:
+    ) -> dict[str, Any]:
         """`content` is the body's type."""
         return self.ask("PUT", _with(path, parameters), body, content)
 
-    def delete(self, path: str, **parameters: Any) -> Dict[str, Any]:
+    def delete(self, path: str, **parameters: Any) -> dict[str, Any]:
         return self.ask("DELETE", _with(path, parameters))
 
-    def entries(self, path: str, **parameters: Any) -> Iterator[Dict[str, Any]]:
+    def entries(self, path: str, **parameters: Any) -> Iterator[dict[str, Any]]:
         """All entries of a list, page by page."""
         member = path.rsplit("/", 1)[-1]
         after = ""
@@ -113,12 +113,8 @@ class Rest:
             after = str(entries[-1].get("id", entries[-1].get("name", "")))
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: Optional[bytes] = None,
-        content: str = "",
-    ) -> Dict[str, Any]:
+        self, method: str, path: str, body: Optional[bytes] = None, content: str = ""
+    ) -> dict[str, Any]:
         headers = {
             "Accept": _JSON,
             "Content-Type": content,
@@ -187,7 +183,7 @@ def _with(path: str, parameters: Mapping[str, Any]) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def _address(address: str) -> Tuple[str, int]:
+def _address(address: str) -> tuple[str, int]:
     url = urlsplit(address if "://" in address else f"//{address}", "http")
     try:
         port = url.port
@@ -252,7 +248,7 @@ def _error(place: str, status: int, text: bytes) -> Error:
     return Error(message, 13)
 
 
-def _problem(text: bytes) -> Dict[str, Any]:
+def _problem(text: bytes) -> dict[str, Any]:
     """Of application/problem+json, with gRPC's code; other text as its detail."""
     with contextlib.suppress(ValueError):
         answer = json.loads(text)

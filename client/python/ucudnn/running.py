@@ -15,12 +15,11 @@ import collections
 import contextlib
 import hashlib
 import random
-import secrets
 import threading
 import time
 import uuid
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 from ucudnn.cluster import JobPlan
 from ucudnn.errors import Error, InvalidArgument, NotFound
@@ -53,10 +52,6 @@ class Offer(NamedTuple):
     reason: str
 
 
-def new_job_key() -> str:
-    return secrets.token_hex(32)
-
-
 def job_id_of(key: str) -> str:
     """The id of the key's job (proto/job_key.h)."""
     half = bytearray(hashlib.sha256(key.encode()).digest()[:16])
@@ -77,7 +72,7 @@ class RunningJob:
         rest: Rest,
         key: str,
         rank: int,
-        registration: Optional[Dict[str, Any]] = None,
+        registration: Optional[dict[str, Any]] = None,
     ) -> None:
         """Rank 0 has the registration; Coordinator.register_job and join_job make
         these."""
@@ -95,12 +90,12 @@ class RunningJob:
         self._rest = rest.for_job(key)
         self._registration = registration
         self._registered = registration is None
-        self._steps: Deque[Tuple[int, int, float]] = collections.deque()
+        self._steps: collections.deque[tuple[int, int, float]] = collections.deque()
         self._index = 0  # of the next step under the revision
-        self._answers: Deque[Tuple[int, str]] = collections.deque()
+        self._answers: collections.deque[tuple[int, str]] = collections.deque()
         self._exchanging = threading.Lock()
         # Used by who exchanges.
-        self._sending: List[Tuple[int, int, float]] = []  # not acknowledged yet
+        self._sending: list[tuple[int, int, float]] = []  # not acknowledged yet
         self._fetched = 1
         self._end = 0.0
         self._pause = 1.0
@@ -124,7 +119,9 @@ class RunningJob:
         exchange(). Raises InvalidArgument."""
         for step in ms:
             if not 0 <= step < float("inf"):
-                raise InvalidArgument(f"report: {step} ms; a time from 0 up is accepted")
+                raise InvalidArgument(
+                    f"report: {step} ms; a time from 0 up is accepted"
+                )
             if len(self._steps) < _KEPT:
                 self._steps.append((self.revision, self._index, float(step) * 1000))
             self._index += 1
@@ -201,7 +198,7 @@ class RunningJob:
     def _call(self) -> Rest:
         return self._rest.within(max(0.05, self._end - time.monotonic()))
 
-    def _post(self, what: str, body: Dict[str, Any]) -> Dict[str, Any]:
+    def _post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._call().post(path_of("jobs", self.id, what), body)
 
     def _answer(self, offer: Offer, rejected: str) -> None:
@@ -239,7 +236,7 @@ class RunningJob:
             self.state = answer.get("state", "")
             self._fetch(answer.get("newest") or {})
 
-    def _fetch(self, newest: Dict[str, Any]) -> None:
+    def _fetch(self, newest: dict[str, Any]) -> None:
         """The plan of a new revision, on rank 0."""
         revision, plan = newest.get("revision", 0), newest.get("plan_id", 0)
         if not self._registration or revision <= self._fetched or not plan:
@@ -256,15 +253,15 @@ class RunningJob:
             return
         self.offer = Offer(revision, decoded, newest.get("reason", ""))
 
-    def _set_pause(self, answer: Dict[str, Any]) -> None:
+    def _set_pause(self, answer: dict[str, Any]) -> None:
         seconds = answer.get("report_after_ms", 0) / 1000
         if seconds > 0:
             self._pause = min(max(seconds, _LEAST_PAUSE_S), _MOST_PAUSE_S)
 
 
-def _batches(steps: List[Tuple[int, int, float]]) -> List[Dict[str, Any]]:
+def _batches(steps: list[tuple[int, int, float]]) -> list[dict[str, Any]]:
     """The steps of a report: runs of one revision without a gap."""
-    batches: List[Dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
     for revision, index, us in steps:
         last = batches[-1] if batches else None
         if (

@@ -24,7 +24,7 @@ import functools
 import json
 import math
 from types import TracebackType
-from typing import Any, Dict, List, NamedTuple, Optional, Type
+from typing import Any, NamedTuple, Optional
 
 from ucudnn.errors import Error, InvalidArgument, error_of
 from ucudnn.library import declared, load
@@ -43,7 +43,7 @@ class _Memory(NamedTuple):
     stream: Optional[int]
 
 
-def _on_gpu(array: Dict[str, Any]) -> _Memory:
+def _on_gpu(array: dict[str, Any]) -> _Memory:
     """The memory that a __cuda_array_interface__ describes."""
     address, read_only = array["data"]
     form = array["typestr"]
@@ -55,10 +55,7 @@ def _on_gpu(array: Dict[str, Any]) -> _Memory:
     # 1 and 2 are CUDA's handles of the default streams; None: the array is
     # ready.
     return _Memory(
-        address,
-        math.prod(array["shape"]),
-        _GPU_TYPES[form],
-        array.get("stream"),
+        address, math.prod(array["shape"]), _GPU_TYPES[form], array.get("stream")
     )
 
 
@@ -106,7 +103,7 @@ def _library() -> ctypes.CDLL:
 
 
 # The results of functions that tell something of a session.
-_told: Dict[str, Any] = {}
+_told: dict[str, Any] = {}
 
 
 class _Told(property):
@@ -168,7 +165,7 @@ class Session:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
+        kind: Optional[type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
@@ -183,10 +180,10 @@ class Session:
         least = _library().ucudnn_last_error_least(self._session)
         raise error_of(status, message.decode() or f"status {status}", least)
 
-    def _get(self, name: str) -> Any:
+    def _get(self, name: str, *arguments: Any) -> Any:
         if not self._session:
             raise Error("the session is finalised", 9)
-        return getattr(_library(), f"ucudnn_session_{name}")(self._session)
+        return getattr(_library(), f"ucudnn_session_{name}")(self._session, *arguments)
 
     rank: int = _tells(ctypes.c_int, "This rank's number.")
     size: int = _tells(ctypes.c_int, "The number of ranks.")
@@ -231,49 +228,38 @@ class Session:
     _memory_plan: str = _tells(ctypes.c_char_p, "")
 
     @property
-    def notes(self) -> List[str]:
+    def notes(self) -> list[str]:
         """Further remarks on the plan, such as that ranks share a GPU."""
-        self._get("rank")
-        notes: List[str] = []
-        while True:
-            note = _library().ucudnn_session_note(self._session, len(notes))
-            if note is None:
-                return notes
+        notes: list[str] = []
+        while (note := self._get("note", len(notes))) is not None:
             notes.append(note.decode())
+        return notes
 
     @property
-    def plan(self) -> Dict[str, Any]:
+    def plan(self) -> dict[str, Any]:
         """The plan of all ranks, as `ucudnn show plan -o json` prints it."""
-        plan: Dict[str, Any] = json.loads(self._plan_json)
+        plan: dict[str, Any] = json.loads(self._plan_json)
         return plan
 
     @property
-    def memory_plan(self) -> Optional[Dict[str, Any]]:
+    def memory_plan(self) -> Optional[dict[str, Any]]:
         """This rank's memory plan, as `ucudnn solve memory -o json` prints it,
         with its training graph as "graph"; None if it has none. The header
         ucudnn/ucudnn.h tells the order that makes executing it safe."""
         text = self._memory_plan
-        plan: Optional[Dict[str, Any]] = json.loads(text) if text else None
+        plan: Optional[dict[str, Any]] = json.loads(text) if text else None
         return plan
 
     def report_step(self, milliseconds: float) -> None:
         """Reports how long this rank's last step took, without waiting for other
         ranks. Does not block."""
-        self._get("rank")
-        self._check(
-            _library().ucudnn_session_report_step(self._session, milliseconds)
-        )
+        self._check(self._get("report_step", milliseconds))
 
     def refresh(self) -> bool:
         """Collective, between two steps: adopts a newer plan if there is one;
         returns whether it did."""
-        self._get("rank")
         changed = ctypes.c_int()
-        self._check(
-            _library().ucudnn_session_refresh(
-                self._session, ctypes.byref(changed)
-            )
-        )
+        self._check(self._get("refresh", ctypes.byref(changed)))
         return changed.value != 0
 
     def allreduce(self, gradients: Any) -> None:
@@ -287,23 +273,13 @@ class Session:
         call torch.cuda.synchronize() first. Raises InvalidArgument on all ranks
         if one rank's type is not supported, or if ranks differ in count or type;
         the gradients are unusable after an error."""
-        self._get("rank")
         try:
             memory = _memory_of(gradients)
         except Exception:
-            # Fails the call on the other ranks too, which would wait for this
-            # one.
-            _library().ucudnn_session_allreduce(self._session, None, 0, _NO_TYPE)
+            # Fails the call on the other ranks too, which would wait for this one.
+            self._get("allreduce", None, 0, _NO_TYPE)
             raise
-        self._check(
-            _library().ucudnn_session_allreduce_device(
-                self._session,
-                memory.address,
-                memory.elements,
-                memory.type,
-                memory.stream,
-            )
-        )
+        self._check(self._get("allreduce_device", *memory))
 
     def finalize(self) -> None:
         """Collective: ends the job. The session cannot be used afterwards."""

@@ -5,35 +5,30 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Any, Sequence
 
-MOST_ROWS = 16  # a screen has 24 lines
+_MOST_ROWS = 16  # a screen has 24 lines
 PREDICTED = "predicted (convolutions only)"  # a time, but of a memory plan
 _WIDEST = 40  # characters of a cell
 
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` may be fewer than `total`, which is what there is. `notes` are lines
-    below."""
+    """Its first rows are shown. `notes` are lines below."""
 
     title: str
     header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    total: int = 0
+    rows: Sequence[Sequence[Any]] = ()
     notes: Sequence[str] = ()
 
     def _left_out(self) -> str:
-        more = self.total - len(self.rows[:MOST_ROWS])
+        more = len(self.rows) - _MOST_ROWS
         return f"... and {more} more" if more > 0 else ""
 
     def text(self) -> str:
         lines = [self.title]
-        rows = [
-            [_cut(cell) for cell in row]
-            for row in [self.header, *self.rows[:MOST_ROWS]]
-            if self.rows
-        ]
+        shown = [self.header, *self.rows[:_MOST_ROWS]] if self.rows else []
+        rows = [[_cut(str(cell)) for cell in row] for row in shown]
         widths = [max(map(len, column)) for column in zip(*rows)]
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths)]
@@ -49,9 +44,9 @@ class Table:
             head = "".join(f"<th>{html.escape(h)}</th>" for h in self.header)
             body = "".join(
                 "<tr>"
-                + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+                + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row)
                 + "</tr>"
-                for row in self.rows[:MOST_ROWS]
+                for row in self.rows[:_MOST_ROWS]
             )
             parts.append(f"<table><tr>{head}</tr>{body}</table>")
         for line in filter(None, [self._left_out(), *self.notes]):

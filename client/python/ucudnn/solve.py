@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    SupportsIndex,
-    Tuple,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, SupportsIndex, Union
 
 from ucudnn.errors import InvalidArgument
 from ucudnn.files import PathLike
 from ucudnn.json_objects import decode
 from ucudnn.library import ask_solver
 from ucudnn.literals import BatchPolicy, Layout, Operation, Precision
-from ucudnn.networks import (
-    InputShapeLike,
-    NetworkLike,
-    network_of,
-    shapes_of,
-)
+from ucudnn.networks import InputShapeLike, NetworkLike, network_of, shapes_of
 from ucudnn.plans import Allocation, Assignment, Front, WorkspacePlan
 from ucudnn.profile_filter import KernelFilter, ProfileFilter, named
 from ucudnn.profiles import (
@@ -137,7 +121,7 @@ def iteration_times(
     workspace_limit: Size,
     batch_policy: BatchPolicy = "all",
     **rows: Unpack[KernelFilter],
-) -> Dict[int, float]:
+) -> dict[int, float]:
     """The time of all kernels together under solve_wr, in microseconds, for
     each batch up to `batch` that can be divided within the limit. Arguments are
     as of solve_wr.
@@ -159,7 +143,7 @@ def _request(
     workspace_limit: Size,
     batch_policy: str,
     rows: Mapping[str, Any],
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     return {
         "batch": batch,
         "workspace_limit_bytes": parse_size(workspace_limit),
@@ -168,9 +152,7 @@ def _request(
     }
 
 
-def assign(
-    times: TimesLike, batch: SupportsIndex, model: str = ""
-) -> Assignment:
+def assign(times: TimesLike, batch: SupportsIndex, model: str = "") -> Assignment:
     """Divides a mini-batch among unlike GPUs so that the slowest takes the least
     time (section III-E). Raises NoPlan if no measured batches sum to `batch`."""
     request = {"batch": batch, "model": model}
@@ -179,9 +161,7 @@ def assign(
 
 
 def solve_allocation(
-    buffers: BuffersLike,
-    capacity: Optional[Size] = None,
-    time_limit: float = 60.0,
+    buffers: BuffersLike, capacity: Optional[Size] = None, time_limit: float = 60.0
 ) -> Allocation:
     """Assigns offsets in the smallest pool to buffers of known lifetimes, so
     that no two buffers that are live at once overlap.
@@ -212,7 +192,7 @@ def best_batch_size(
     precision: Optional[Precision] = None,
     layout: Optional[Layout] = None,
     max_error: Optional[float] = None,
-) -> List[int]:
+) -> list[int]:
     """Divides `minibatch` among `gpus` so that the slowest takes the least time.
     Returns the batch of each GPU; 0 for a GPU that is better left out.
 
@@ -236,8 +216,7 @@ def best_batch_size(
         profile = profile or os.environ.get("UCUDNN_PROFILE")
         if not profile:
             raise InvalidArgument(
-                "neither times nor a profile is given, and UCUDNN_PROFILE "
-                "names none"
+                "neither times nor a profile is given, and UCUDNN_PROFILE " "names none"
             )
         if not isinstance(profile, Profile):
             profile = Profile.read(profile)
@@ -272,14 +251,12 @@ def best_batch_size(
 
 def _times_of_models(
     times: TimesLike, model: str
-) -> Dict[str, List[Tuple[int, float]]]:
+) -> dict[str, list[tuple[int, float]]]:
     """Batches and times by kind of GPU."""
     table = times if isinstance(times, Times) else Times.read(times)
     if len({row.model for row in table.rows}) > 1 and not model:
-        raise InvalidArgument(
-            "the times are of several models; model= chooses one"
-        )
-    by_kind: Dict[str, List[Tuple[int, float]]] = {}
+        raise InvalidArgument("the times are of several models; model= chooses one")
+    by_kind: dict[str, list[tuple[int, float]]] = {}
     for row in table.rows:
         if not model or row.model == model:
             # Keep repeated measurements; their median counts.

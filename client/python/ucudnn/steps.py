@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, List, Mapping, Union
+from typing import Any, Mapping, Union
 
 from ucudnn.files import PathLike, read_bytes
 from ucudnn.shown import Shown, Table
@@ -30,7 +30,7 @@ class StepKind:
     device_kind: str
     recorded: bool  # times follow for any budget
     least_batch: int  # that can be computed
-    steps: List[MeasuredStep] = field(default_factory=list)
+    steps: list[MeasuredStep] = field(default_factory=list)
     passes: int = 0  # of shares beyond the last step, where memory ends; 0: it does not
     fingerprint: str = ""  # of what was measured
 
@@ -43,13 +43,13 @@ class FrameworkStep(Shown):
     revision: int  # counts the contents of this name
     put_by: str
     updated_ms: int
-    kinds: List[StepKind] = field(default_factory=list)
+    kinds: list[StepKind] = field(default_factory=list)
 
     def _table(self) -> Table:
         rows = [
             (
                 kind.device_kind,
-                str(step.batch),
+                step.batch,
                 time_text(step.time_us),
                 size_text(step.peak_bytes) if step.peak_bytes else "-",
             )
@@ -60,7 +60,6 @@ class FrameworkStep(Shown):
             f"Step {self.name}, revision {self.revision}: {len(self.kinds)} kinds",
             ("device kind", "batch", "time", "peak"),
             rows,
-            len(rows),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 from ucudnn.errors import Error
 
@@ -22,9 +22,7 @@ def new_figure(**size: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise Error(
-            "plots need matplotlib (Debian: python3-matplotlib)", 12
-        ) from error
+        raise Error("plots need matplotlib (Debian: python3-matplotlib)", 12) from error
     return Figure(layout="constrained", **size)
 
 
@@ -40,9 +38,7 @@ def plain(axes: Any) -> Any:
     return axes
 
 
-def apart(
-    axes: Any, points: Sequence[Tuple[float, float]], least: float
-) -> List[int]:
+def apart(axes: Any, points: Sequence[tuple[float, float]], least: float) -> list[int]:
     """The indices of points that are at least so many typographic points away
     from those chosen before; the first and the last always are. Axes must have
     their final limits."""

@@ -47,5 +47,22 @@ TEST(MeasurementsTest, RefusesThoseOfAnotherGraph) {
   EXPECT_FALSE(SetMeasurements({{"tasks", 1}}, &other));
 }
 
+TEST(MeasurementsTest, NamesTheTaskWhosePointIsNone) {
+  for (const auto& [field, value] :
+       {std::pair("batch", nlohmann::ordered_json(0)),
+        {"batch", nlohmann::ordered_json(-1)},
+        {"workspace_bytes", nlohmann::ordered_json(-1)},
+        {"time_ns", nlohmann::ordered_json(std::int64_t{1} << 62)}}) {
+    nlohmann::ordered_json json = MeasurementsOf(Measured());
+    json["tasks"][1][0][field] = value;
+    TrainingGraph graph = Measured();
+    graph.tasks[1].name = "conv.forward";
+    const Status refused = SetMeasurements(json, &graph);
+    ASSERT_FALSE(refused) << field;
+    EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(refused.error().message, HasSubstr("conv.forward"));
+  }
+}
+
 }  // namespace
 }  // namespace ucudnn::train

@@ -43,24 +43,10 @@ from ucudnn.torch.saved.plans import MemoryCheck, MemoryPlan
 from ucudnn.torch.saved.step_memory import StepMemory
 
 __all__ = [
-    "CompiledCheck",
-    "CompiledPlan",
-    "Conversion",
-    "MemoryCheck",
-    "MemoryPlan",
-    "PlannedValue",
-    "ShareLoader",
-    "ShareSampler",
-    "Shares",
-    "StepMemory",
-    "StepProfile",
-    "compile",
-    "convert",
-    "memory",
-    "network",
-    "plan_of",
-    "profile",
+    "CompiledCheck", "CompiledPlan", "Conversion", "MemoryCheck", "MemoryPlan",
+    "PlannedValue", "ShareLoader", "ShareSampler", "Shares", "StepMemory",
+    "StepProfile", "compile", "convert", "memory", "network", "plan_of", "profile",
     "share",
-]
+]  # fmt: skip
 
 warn_untried()

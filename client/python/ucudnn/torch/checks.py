@@ -16,10 +16,10 @@ def refuse(place: str, value: Any, accepted: str) -> InvalidArgument:
     return InvalidArgument(f"{place}: {value}; {accepted}")
 
 
-def whole_number(place: str, value: Any, least: int, accepted: str) -> int:
+def whole_number(place: str, value: Any, least: int) -> int:
     """`value` as an int of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise refuse(place, repr(value), f"{accepted} is accepted")
+        raise refuse(place, repr(value), f"a whole number from {least} up is accepted")
     return value
 
 

@@ -22,9 +22,7 @@ class Device:
     gpu: str  # a GPU's name that is unique in the job; empty: not a GPU
 
 
-def find_device(
-    device: Optional[Any] = None, kind: Optional[str] = None
-) -> Device:
+def find_device(device: Optional[Any] = None, kind: Optional[str] = None) -> Device:
     """The given device, else the current GPU, else the CPU. `kind` replaces the
     text that tells kinds of devices apart."""
     chosen = torch.device(device) if device is not None else None
@@ -58,19 +56,19 @@ def current(device: torch.device) -> ContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def same_randomness(device: torch.device) -> ContextManager[None]:
+    """After it random numbers, also the device's, are as before."""
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
 def _cpu_kind() -> str:
     model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    model = line.partition(":")[2].strip()
-                    break
-    except OSError:
-        pass
-    return (
-        f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = (
+            line.partition(":")[2] for line in file if line.startswith("model name")
+        )
+        model = next(names, model).strip()
+    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def _gpu_kind(device: torch.device) -> str:

@@ -10,22 +10,14 @@ import random
 import sys
 import types
 import weakref
-from typing import (
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ucudnn.torch.checks import refuse, refuse_lazy
+from ucudnn.torch.devices import same_randomness
 
 _SHORT = 100  # items of a list that are looked at
 _NOT_NAMED = (
@@ -34,17 +26,17 @@ _NOT_NAMED = (
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 
-def reachable(step: Callable[..., Any]) -> List[Tuple[str, Any]]:
+def reachable(step: Callable[..., Any]) -> list[tuple[str, Any]]:
     """The values that `step` uses, each with its name, once and in order: those
     of its closure, the globals that its code names, the object whose method it
     is, what functools.partial binds, what the attributes of such an object or the
     items of a short list or dictionary hold, and the same of the functions that
     it calls, but for those of installed packages."""
-    found: List[Tuple[str, Any]] = []
-    seen: Set[int] = set()
+    found: list[tuple[str, Any]] = []
+    seen: set[int] = set()
     # A loop, since a function that called itself would keep what it found, and
     # with it models, until Python collects garbage.
-    waiting: List[Tuple[str, Any, int]] = [("step", step, 2)]
+    waiting: list[tuple[str, Any, int]] = [("step", step, 2)]
     while waiting:
         name, value, depth = waiting.pop()
         if id(value) in seen and not isinstance(value, _PLAIN):
@@ -59,7 +51,7 @@ def reachable(step: Callable[..., Any]) -> List[Tuple[str, Any]]:
 
 def _inside(
     name: str, value: Any, depth: int, whole: bool
-) -> Iterator[Tuple[str, Any, int]]:
+) -> Iterator[tuple[str, Any, int]]:
     """What a value uses or holds, each with its name and how deep to look into
     it. `whole`: also of a function of an installed package."""
     if isinstance(value, types.MethodType):
@@ -78,7 +70,7 @@ def _inside(
     elif isinstance(value, (list, tuple, dict)):
         if depth == 0 or len(value) > _SHORT:
             return
-        items: Iterable[Tuple[Any, Any]] = (
+        items: Iterable[tuple[Any, Any]] = (
             value.items() if isinstance(value, dict) else enumerate(value)
         )
         for key, item in items:
@@ -93,10 +85,8 @@ def _installed(function: types.FunctionType) -> bool:
     return "-packages" in function.__code__.co_filename
 
 
-def _used_by(function: types.FunctionType) -> Iterator[Tuple[str, Any]]:
-    for name, cell in zip(
-        function.__code__.co_freevars, function.__closure__ or ()
-    ):
+def _used_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         # A cell is empty until its variable is assigned.
         with contextlib.suppress(ValueError):
             yield name, cell.cell_contents
@@ -106,7 +96,7 @@ def _used_by(function: types.FunctionType) -> Iterator[Tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def names_in(code: types.CodeType) -> Tuple[str, ...]:
+def names_in(code: types.CodeType) -> tuple[str, ...]:
     """The global names that a function's code reads, and the functions inside it: no
     names of attributes, which may be those of other things, too."""
     names = {
@@ -126,7 +116,7 @@ def _has_state(value: Any) -> bool:
     )
 
 
-def stateful(step: Callable[..., Any], keep: Iterable[Any]) -> List[Any]:
+def stateful(step: Callable[..., Any], keep: Iterable[Any]) -> list[Any]:
     """The modules, optimizers, scalers and schedulers that `step` uses, and
     those of `keep`."""
     objects = [value for _, value in reachable(step) if _has_state(value)]
@@ -155,7 +145,7 @@ def gradient_bytes(objects: Iterable[Any]) -> int:
 
 
 @contextlib.contextmanager
-def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
+def unchanged(objects: list[Any], device: torch.device) -> Iterator[None]:
     """Within it steps may run; afterwards the objects are as before: parameters,
     gradients, BatchNorm's statistics, the state of optimizers, and random
     numbers, of PyTorch, Python and numpy. Copies are in host memory, so that they do not take what the step
@@ -166,14 +156,12 @@ def unchanged(objects: List[Any], device: torch.device) -> Iterator[None]:
         if isinstance(module, (DataParallel, DistributedDataParallel)):
             raise refuse(
                 "profile: step",
-                f"uses a {type(module).__name__}, whose passes wait for other "
-                "ranks",
+                f"uses a {type(module).__name__}, whose passes wait for other " "ranks",
                 "a step on the bare module is accepted: measure before wrapping "
                 "it, or use ddp.module",
             )
-    gpus = [device] if device.type == "cuda" else []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=gpus))
+        stack.enter_context(same_randomness(device))
         stack.callback(random.setstate, random.getstate())
         numpy = sys.modules.get("numpy")
         if numpy is not None:
@@ -198,8 +186,7 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 def _saved_module(module: torch.nn.Module) -> Callable[[], None]:
     refuse_lazy("the step", module)
     tensors = {
-        id(t): (t, _copied(t))
-        for t in (*module.parameters(), *module.buffers())
+        id(t): (t, _copied(t)) for t in (*module.parameters(), *module.buffers())
     }
     gradients = [(p, _saved_gradient(p)) for p in module.parameters()]
     modes = [(m, m.training) for m in module.modules()]
@@ -274,9 +261,7 @@ def _saved_value(value: Any) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def _alone(module: torch.nn.Module) -> Iterator[None]:
-    shared = [
-        m for m in module.modules() if isinstance(m, torch.nn.SyncBatchNorm)
-    ]
+    shared = [m for m in module.modules() if isinstance(m, torch.nn.SyncBatchNorm)]
     for inner in shared:
         inner.forward = types.MethodType(_BatchNorm.forward, inner)
     try:

@@ -7,7 +7,7 @@ import gc
 import statistics
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
@@ -32,16 +32,16 @@ class StepProfile:
     """Times of one step on one kind of device."""
 
     kind: str
-    ms: Dict[int, float] = field(default_factory=dict)  # by batch
+    ms: dict[int, float] = field(default_factory=dict)  # by batch
     largest: Optional[int] = None  # batch that fits; None: memory did not end
     least: int = 1  # batch that can be computed
     # Of plans within a budget: that, in bytes, and what no plan of the batch beats.
     budget: Optional[int] = None
-    bound_ms: Dict[int, float] = field(default_factory=dict)
-    peak: Dict[int, int] = field(default_factory=dict)  # bytes
+    bound_ms: dict[int, float] = field(default_factory=dict)
+    peak: dict[int, int] = field(default_factory=dict)  # bytes
 
     @property
-    def times(self) -> Dict[int, float]:
+    def times(self) -> dict[int, float]:
         """Of the batches that memory holds, by rising batch."""
         most = self.largest
         return {b: self.ms[b] for b in sorted(self.ms) if most is None or b <= most}
@@ -91,17 +91,10 @@ def profile(
     instead of a DistributedDataParallel. Raises InvalidArgument; and whatever
     `step` raises, unless it is out of memory.
     """
-    wanted = sorted(
-        {
-            whole_number("profile: batches", b, 1, "a whole number from 1 up")
-            for b in batches
-        }
-    )
+    wanted = sorted({whole_number("profile: batches", b, 1) for b in batches})
     if not callable(step):
         raise refuse(
-            "profile: step",
-            repr(step),
-            "a function of a batch size is accepted",
+            "profile: step", repr(step), "a function of a batch size is accepted"
         )
     found = find_device(device, kind)
     objects = stateful(step, keep)
@@ -126,34 +119,38 @@ def occupied(device: torch.device, size: int) -> Iterator[None]:
 
 
 def _measured(
-    step: Step, batches: List[int], device: torch.device, kind: str
+    step: Step, batches: list[int], device: torch.device, kind: str
 ) -> StepProfile:
-    times: Dict[int, float] = {}
+    times: dict[int, float] = {}
     fits, ends = 0, None
-    warm = False
     for batch in batches:
         if not _fits(step, batch, device):
             ends = batch
             break
-        if not warm:
+        if not times:
             _warm_up(step, batch, device)
-            warm = True
         times[batch] = median_ms(step, batch, device)
         fits = batch
     if ends is None:
         return StepProfile(kind, times)
-    while ends - fits > 1:
-        middle = (fits + ends) // 2
-        if _fits(step, middle, device):
-            fits = middle
-        else:
-            ends = middle
+    fits = bisected(fits, ends, lambda middle: _fits(step, middle, device))
     if fits > 1:
         fits -= -(-fits // _SPARED)
     times = {b: ms for b, ms in times.items() if b <= fits}
     if fits > 0 and fits not in times:
         times[fits] = median_ms(step, fits, device)
     return StepProfile(kind, times, fits)
+
+
+def bisected(fits: int, ends: int, holds: Callable[[int], bool]) -> int:
+    """The largest batch that holds: `fits` does, and `ends` does not."""
+    while ends - fits > 1:
+        middle = (fits + ends) // 2
+        if holds(middle):
+            fits = middle
+        else:
+            ends = middle
+    return fits
 
 
 def _fits(step: Step, batch: int, device: torch.device) -> bool:
@@ -176,12 +173,8 @@ def _fits(step: Step, batch: int, device: torch.device) -> bool:
 def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
-    text = str(error)
-    return (
-        "out of memory" in text
-        or "can't allocate memory" in text
-        or "ALLOC_FAILED" in text
-    )
+    told = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return any(text in str(error) for text in told)
 
 
 def _warm_up(step: Step, batch: int, device: torch.device) -> None:
@@ -193,7 +186,7 @@ def _warm_up(step: Step, batch: int, device: torch.device) -> None:
 def median_ms(step: Step, batch: int, device: torch.device) -> float:
     """Of repeats until it is known to half a percent or a second has passed."""
     laps(device, lambda: step(batch), 1)
-    times: List[float] = []
+    times: list[float] = []
     begun = time.monotonic()
     while len(times) < _MOST:
         times += laps(device, lambda: step(batch), _LEAST)

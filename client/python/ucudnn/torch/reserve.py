@@ -11,6 +11,7 @@ from ucudnn.errors import NoPlan
 # MiB. Steps of ViT-B and of a 3-D U-Net needed up to 1 %.
 _BETWEEN = 50
 _SLACK = 1 << 20
+BLOCK = 512  # what a GPU's allocator rounds sizes up to
 
 
 def with_slack(size: int) -> int:
@@ -20,6 +21,10 @@ def with_slack(size: int) -> int:
 def without_slack(budget: int) -> int:
     """The bytes that may be predicted of steps that are within a budget."""
     return -(-max(0, budget - _SLACK) * _BETWEEN // (_BETWEEN + 1))
+
+
+def rounded(size: int, gpu: bool) -> int:
+    return -(-size // BLOCK) * BLOCK if gpu else size
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 import torch
 
@@ -34,7 +34,7 @@ def ms_between(begin: Any, end: Any) -> float:
     return float(begin.elapsed_time(end))
 
 
-def laps(device: torch.device, run: Callable[[], Any], count: int) -> List[float]:
+def laps(device: torch.device, run: Callable[[], Any], count: int) -> list[float]:
     """The milliseconds of each of `count` runs that follow one another; waits for the
     last."""
     marks = [mark(device)]
@@ -66,7 +66,7 @@ class Time(NamedTuple):
     spread: float
 
 
-def time_of(values: List[float]) -> Time:
+def time_of(values: list[float]) -> Time:
     middle = statistics.median(values)
     if len(values) < 2:
         return Time(middle, 0.0)
@@ -75,37 +75,32 @@ def time_of(values: List[float]) -> Time:
 
 
 def times_of(
-    runs: Mapping[str, Callable[[], Any]],
-    device: torch.device,
-    rounds: int = _ROUNDS,
-    head_start: int = _HEAD_START,
-) -> Dict[str, Time]:
+    runs: Mapping[str, Callable[[], Any]], device: torch.device, rounds: int = _ROUNDS
+) -> dict[str, Time]:
     """The device's time of each run, in turns, in groups of about 3 ms after a
     warm-up. On a GPU each group is enqueued before the device begins with it, if
-    the host enqueues a run in `head_start` cycles of the GPU's clock.
+    the host enqueues a run in _HEAD_START cycles of the GPU's clock.
     """
     counts = {}
     for name, run in runs.items():
         run()
-        _once(run, device, 1, head_start)
-        once = _once(run, device, 1, head_start)
+        _once(run, device, 1)
+        once = _once(run, device, 1)
         counts[name] = int(_GROUP_MS / max(once, 1e-4))
         counts[name] = max(1, min(_MOST_RUNS, counts[name]))
-    told: Dict[str, List[float]] = {name: [] for name in runs}
+    told: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            told[name].append(_once(run, device, counts[name], head_start))
+            told[name].append(_once(run, device, counts[name]))
     return {name: time_of(values) for name, values in told.items()}
 
 
-def _once(
-    run: Callable[[], Any], device: torch.device, count: int, head_start: int
-) -> float:
+def _once(run: Callable[[], Any], device: torch.device, count: int) -> float:
     """Milliseconds of one run, the mean of `count`."""
     gpu = device.type == "cuda"
     with current(device):
         if gpu:
-            torch.cuda._sleep(head_start * count)
+            torch.cuda._sleep(_HEAD_START * count)
         begin = mark(device)
         for _ in range(count):
             run()

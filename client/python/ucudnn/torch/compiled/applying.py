@@ -4,17 +4,17 @@ that are computed again more than once."""
 from __future__ import annotations
 
 import bisect
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 from torch.fx.node import map_arg
 
 from ucudnn.torch.compiled import private
-from ucudnn.torch.compiled.describing import Description
+from ucudnn.torch.compiled.describing import Description, upwards
 from ucudnn.torch.compiled.planning import Layout, Leave
 
 
-def applied(graph: Any, told: Description, layout: Optional[Layout]) -> List[Any]:
+def applied(graph: Any, told: Description, layout: Optional[Layout]) -> list[Any]:
     """The nodes to save. What the backward pass needs and does not find among them,
     it computes from them; PyTorch's split does that for the graph's own nodes, once
     each, so that every further time gets copies."""
@@ -46,10 +46,10 @@ class _Copies:
         self.device = told.device
         self.again = dict(layout.again)
         self.leaves = layout.leaves
-        self.made: Dict[Tuple[int, int], Any] = {}  # by value and time
-        self.derived: Dict[Any, Any] = {}
-        self.hosts: Dict[int, Any] = {}  # by value: what it is on the host
-        self.fetched: Dict[Tuple[int, int], Any] = {}  # by value and time
+        self.made: dict[tuple[int, int], Any] = {}  # by value and time
+        self.derived: dict[Any, Any] = {}
+        self.hosts: dict[int, Any] = {}  # by value: what it is on the host
+        self.fetched: dict[tuple[int, int], Any] = {}  # by value and time
 
     def apply(self) -> None:
         backward = [n for n in self.segment if n.op == "call_function"]
@@ -79,12 +79,7 @@ class _Copies:
         whose midst autograd may have traced them."""
         order = list(self.graph.nodes)
         behind = [n for n in order[order.index(end) :] if n not in self.segment]
-        waiting, needed = list(self.number), set()
-        while waiting:
-            node = waiting.pop()
-            if node not in needed:
-                needed.add(node)
-                waiting += node.all_input_nodes
+        needed = set(upwards(self.number))
         for node in behind:
             if node in needed:
                 end.prepend(node)
@@ -107,13 +102,13 @@ class _Copies:
         operator = getattr(torch.ops.ucudnn, name).default
         return private.inserted(self.graph, operator, *args)
 
-    def _mapped(self, node: Any, segment: int, fresh: Optional[Dict[Any, Any]]) -> Any:
+    def _mapped(self, node: Any, segment: int, fresh: Optional[dict[Any, Any]]) -> Any:
         def map_one(one: Any) -> Any:
             return self._at(one, segment, fresh)
 
         return map_arg(node.args, map_one), map_arg(node.kwargs, map_one)
 
-    def _at(self, node: Any, segment: int, fresh: Optional[Dict[Any, Any]]) -> Any:
+    def _at(self, node: Any, segment: int, fresh: Optional[dict[Any, Any]]) -> Any:
         """What stands for a node of the forward pass in a backward segment. `fresh`:
         copies of what a recipe computes on its way, which nothing else reads."""
         if node in self.segment or node.op != "call_function":
@@ -144,10 +139,12 @@ class _Copies:
             return node
         key = (number, times)
         if key in self.fetched and key not in self.made:
-            self.made[key] = self._call("arrived", self.fetched[key], self.hosts[number])
+            self.made[key] = self._call(
+                "arrived", self.fetched[key], self.hosts[number]
+            )
         if key not in self.made:
             again = times > 1 or number in self.saved
-            fresh: Optional[Dict[Any, Any]] = {} if again else None
+            fresh: Optional[dict[Any, Any]] = {} if again else None
             at, _ = begins[times - 1]
             args, kwargs = self._mapped(node, at, fresh)
             if again or args != node.args or kwargs != node.kwargs:
@@ -160,4 +157,3 @@ class _Copies:
         copy = self.graph.create_node(node.op, node.target, args, kwargs, node.name)
         copy.meta = dict(node.meta)
         return copy
-

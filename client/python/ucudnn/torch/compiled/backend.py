@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 
@@ -15,7 +15,7 @@ from ucudnn.torch.compiled.job import Job, Options, raises
 from ucudnn.torch.compiled.plans import CompiledPlan
 
 _jobs: weakref.WeakKeyDictionary[Any, Job] = weakref.WeakKeyDictionary()
-_by_options: Dict[Any, Job] = {}
+_by_options: dict[Any, Job] = {}
 
 
 def compile(
@@ -76,7 +76,7 @@ def compile(
 
 def split_options(
     given: Mapping[str, Any], mode: Optional[str], inductor: Optional[Mapping[str, Any]]
-) -> Tuple[Options, Dict[str, Any]]:
+) -> tuple[Options, dict[str, Any]]:
     """Ours among what is given, and Inductor's."""
     ours = Options(**{name: given[name] for name in Options._fields if name in given})
     return ours, _inductor_options(ours.compiler, mode, inductor)
@@ -84,7 +84,7 @@ def split_options(
 
 def _inductor_options(
     compiler: str, mode: Optional[str], options: Optional[Mapping[str, Any]]
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     if compiler != "inductor":
         for name, value in (("mode", mode), ("options", options)):
             if value and value != "default":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 # Two plans tell what computing again takes if their backward passes differ by more than
 # this part, and if it is not further from the forward pass's scale than this factor.
@@ -35,12 +35,12 @@ class Measured(NamedTuple):
 
 # What a plan computes again in a step, by its nodes' times, and what the backward
 # passes took.
-Backward = Tuple[float, float]
+Backward = tuple[float, float]
 
 
 def ratios(
     seen: Measured,
-    expected: Tuple[float, float, float],
+    expected: tuple[float, float, float],
     scales: Scales,
     others: Sequence[Backward],
 ) -> Scales:

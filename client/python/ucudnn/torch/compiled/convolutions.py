@@ -9,7 +9,7 @@ around operators that it does not know.
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -28,7 +28,7 @@ from ucudnn.torch.convolution.contest import Contest, Operation
 from ucudnn.torch.convolution.conversion import Layer
 from ucudnn.torch.convolution.converting import open_device, plan_layers
 from ucudnn.torch.convolution.planned import PlannedCall
-from ucudnn.torch.devices import current
+from ucudnn.torch.devices import current, same_randomness
 from ucudnn.torch.timing import Time
 
 # No operation's planning begins after so many seconds of a graph's.
@@ -40,7 +40,7 @@ _aten = torch.ops.aten
 class _Found(NamedTuple):
     node: Any
     call: Call
-    operations: Tuple[str, ...]
+    operations: tuple[str, ...]
 
 
 class Convolutions:
@@ -48,11 +48,11 @@ class Convolutions:
 
     def __init__(self, limit: Optional[int], enforces: bool) -> None:
         self.used = limit is not None  # in what is compiled now
-        self.lines: List[str] = []  # for people, of the last graph
+        self.lines: list[str] = []  # for people, of the last graph
         self._limit = limit
         self._enforces = enforces
-        self._plans: Dict[Tuple[Call, str], Optional[Convolution]] = {}
-        self._steps: Dict[bool, float] = {}  # microseconds with and without plans
+        self._plans: dict[tuple[Call, str], Optional[Convolution]] = {}
+        self._steps: dict[bool, float] = {}  # microseconds with and without plans
 
     def rewrite(self, graph: Any) -> None:
         """Replaces what gains."""
@@ -93,8 +93,7 @@ class Convolutions:
         if not layers:
             return
         device = found[0].call.device
-        gpus = [device] if device.type == "cuda" else []
-        with private.outside(), torch.random.fork_rng(gpus), current(device):
+        with private.outside(), same_randomness(device), current(device):
             contest = Contest(open_device(device), _SECONDS)
             plan_layers(layers, contest, limit, None, self._enforces)
         self.lines = [line for layer in layers for line in layer.lines()]
@@ -105,12 +104,12 @@ class Convolutions:
                 self._plans[layer.call, told.name] = plan
 
 
-def _found(graph: Any) -> List[_Found]:
+def _found(graph: Any) -> list[_Found]:
     found = []
     for node in graph.nodes:
         if node.target is _aten.convolution.default:
             taken, weight, _, *rest = node.args
-            operations: Tuple[str, ...] = (FORWARD,)
+            operations: tuple[str, ...] = (FORWARD,)
         elif node.target is _aten.convolution_backward.default:
             _, taken, weight, _, *rest, wanted = node.args
             operations = tuple(n for n, w in zip((DATA, FILTER), wanted) if w)

@@ -4,19 +4,17 @@ shape and kept in the folder of ucudnn's caches, `torch/nodes/KIND.json`."""
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import math
 import operator
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Iterable
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ucudnn.torch.compiled import private
-from ucudnn.torch.devices import find_device
-from ucudnn.torch.parallel.cache import StepCache, keep
+from ucudnn.torch.devices import find_device, same_randomness
+from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.profiling import out_of_memory
 from ucudnn.torch.saved.links import link_of
 from ucudnn.torch.timing import besides, times_of
@@ -46,8 +44,8 @@ class Costs:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._path = StepCache().path("nodes", find_device(device).kind)
-        self._us: Dict[str, float] = _read(self._path)
+        self._kind = find_device(device).kind
+        self._us = self._cached()
         self._new = False
         self._rate = self._known("copy", self._copy)
 
@@ -74,7 +72,7 @@ class Costs:
             return 0
         return int(self._known(f"workspace of {_key(node)}", lambda: self._taken(node)))
 
-    def link(self) -> Tuple[float, float]:
+    def link(self) -> tuple[float, float]:
         """Bytes a microsecond to the host, and back."""
         rates = functools.lru_cache(link_of(self.device).rates)
         return (
@@ -83,15 +81,21 @@ class Costs:
         )
 
     def save(self) -> None:
-        if not self._new or self._path is None:
-            return
-        self._new = False
-        us = {**_read(self._path), **self._us}
-        keep(self._path, json.dumps(us, indent=1))
+        if self._new:
+            self._new = False
+            us = {**self._cached(), **self._us}
+            StepCache().write_json("nodes", self._kind, us)
+
+    def _cached(self) -> dict[str, float]:
+        told = StepCache().read_json("nodes", self._kind)
+        try:
+            return {str(key): float(us) for key, us in told.items() if float(us) > 0}
+        except (ValueError, TypeError, AttributeError):
+            return {}
 
     def _known(self, key: str, measure: Any) -> float:
         if key not in self._us:
-            with private.outside(), torch.random.fork_rng(_gpus(self.device)):
+            with private.outside(), same_randomness(self.device):
                 self._us[key] = measure()
             self._new = True
         return self._us[key]
@@ -154,10 +158,6 @@ def _runs_alone(node: Any) -> bool:
     )
 
 
-def _gpus(device: torch.device) -> List[torch.device]:
-    return [device] if device.type == "cuda" else []
-
-
 def _key(node: Any) -> str:
     def spoken(argument: Any) -> str:
         if isinstance(argument, torch.fx.Node):
@@ -179,13 +179,3 @@ def _shapes(value: Any) -> str:
         for one in tree_leaves(value)
         if isinstance(one, torch.Tensor)
     )
-
-
-def _read(path: Optional[Path]) -> Dict[str, float]:
-    if path is None:
-        return {}
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return {str(key): float(us) for key, us in told.items() if float(us) > 0}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}

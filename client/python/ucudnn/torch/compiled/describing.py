@@ -9,30 +9,29 @@ graph's inputs, by the nodes between.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import torch
 
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.costs import Costs, bytes_of
+from ucudnn.torch.reserve import BLOCK, rounded
 
 # Values of less than this share of all saved bytes stay.
 _LEAST_SHARE = 1 / 2000
 # A sum of so many times its bytes is kept rather than computed again, as the mean of
 # a normalization.
 _SUMS = 16
-# What the GPU's allocator rounds sizes up to.
-_BLOCK = 512
 
 
 @dataclass
 class Recipe:
     """How a value is computed again."""
 
-    nodes: List[Any]  # in order
-    reads: List[int]  # values, rising
-    inputs: Set[Any]  # of the graph, and small values, that must be saved for it
-    extra: Set[Any]  # those that PyTorch would not save
+    nodes: list[Any]  # in order
+    reads: list[int]  # values, rising
+    inputs: set[Any]  # of the graph, and small values, that must be saved for it
+    extra: set[Any]  # those that PyTorch would not save
     us: float
     bytes: int  # temporary
 
@@ -44,7 +43,7 @@ class Value:
     node: Any  # that makes it
     bytes: int
     held: int  # the last forward segment that reads it
-    uses: List[int]  # backward segments
+    uses: list[int]  # backward segments
     recipe: Optional[Recipe] = None
 
 
@@ -61,17 +60,17 @@ class Description:
     segment begins where another value is needed."""
 
     device: torch.device
-    values: List[Value]
-    forward: List[Segment]
-    backward: List[Segment]
-    fixed: List[Any]  # nodes that are saved by every plan
+    values: list[Value]
+    forward: list[Segment]
+    backward: list[Segment]
+    fixed: list[Any]  # nodes that are saved by every plan
     fixed_bytes: int  # of those that are not inputs
-    plain: List[Any] = field(default_factory=list)  # as PyTorch would save
-    roots: Set[Any] = field(default_factory=set)  # nodes whose storages are saved so
+    plain: list[Any] = field(default_factory=list)  # as PyTorch would save
+    roots: set[Any] = field(default_factory=set)  # nodes whose storages are saved so
     # Of each node of the backward pass.
-    segment: Dict[Any, int] = field(default_factory=dict)
+    segment: dict[Any, int] = field(default_factory=dict)
     # By the names of nodes of the forward pass: their storages.
-    storages: Dict[str, Any] = field(default_factory=dict)
+    storages: dict[str, Any] = field(default_factory=dict)
 
     def saved_bytes(self, names: Iterable[str]) -> int:
         """Of these nodes, inputs apart."""
@@ -81,7 +80,7 @@ class Description:
     def added(self, numbers: Optional[Iterable[int]] = None) -> int:
         """Bytes that are saved besides where these values are computed again, or all
         that can be."""
-        extra: Set[Any] = set()
+        extra: set[Any] = set()
         for number in range(len(self.values)) if numbers is None else numbers:
             recipe = self.values[number].recipe
             extra |= recipe.extra if recipe else set()
@@ -98,11 +97,7 @@ def described(
 
 class _Joint:
     def __init__(
-        self,
-        graph: Any,
-        saved: Sequence[Any],
-        outputs: Sequence[Any],
-        costs: Costs,
+        self, graph: Any, saved: Sequence[Any], outputs: Sequence[Any], costs: Costs
     ) -> None:
         self.costs = costs
         self.gpu = costs.device.type == "cuda"
@@ -112,9 +107,7 @@ class _Joint:
         self.late = _after(self.nodes, private.is_late_input)
         self.returned = {self.root(n) for n in outputs if isinstance(n, torch.fx.Node)}
         self.gradients = {
-            self.root(n)
-            for n in graph.output_node().all_input_nodes
-            if n in self.late
+            self.root(n) for n in graph.output_node().all_input_nodes if n in self.late
         }
         self.forward = _before(self.returned | set(self._forward_saved()))
         self.overwritten = private.overwritten_inputs(graph)
@@ -122,31 +115,30 @@ class _Joint:
         self.real = {n for n in self.nodes if self._is_real(n)}
         self.last = self._last_reads()
 
-    def _forward_saved(self) -> List[Any]:
+    def _forward_saved(self) -> list[Any]:
         return [
-            n
-            for n in self.saved
-            if _tensor(n) and self.root(n).op == "call_function"
+            n for n in self.saved if _tensor(n) and self.root(n).op == "call_function"
         ]
 
     def root(self, node: Any) -> Any:
         """The node that makes the storage in which this one's result is."""
         while node.op == "call_function":
-            if private.is_view(node):
-                node = node.args[0]
-            elif _is_item(node) and private.is_view(node.args[0]):
-                node = node.args[0]
-            else:
+            made = node.args[0] if _is_item(node) else node
+            if not private.is_view(made):
                 break
+            node = node.args[0]
         return node
 
     def size(self, node: Any) -> int:
-        size = bytes_of(node.meta.get("val"))
-        return -(-size // _BLOCK) * _BLOCK if self.gpu else size
+        return rounded(bytes_of(node.meta.get("val")), self.gpu)
 
     def _is_real(self, node: Any) -> bool:
         """Whether its result is written to memory, and not into registers."""
-        if node.op != "call_function" or not _tensor(node) or self.root(node) is not node:
+        if (
+            node.op != "call_function"
+            or not _tensor(node)
+            or self.root(node) is not node
+        ):
             return False
         if node in self.roots or node in self.returned or node in self.gradients:
             return True
@@ -164,10 +156,10 @@ class _Joint:
             elif user.op != "output":
                 yield user
 
-    def _last_reads(self) -> Dict[Any, Tuple[int, int]]:
+    def _last_reads(self) -> dict[Any, tuple[int, int]]:
         """For each node the last places that read its result, also within a fused
         kernel: in the forward pass, and at all."""
-        last: Dict[Any, Tuple[int, int]] = {}
+        last: dict[Any, tuple[int, int]] = {}
         for node in reversed(self.nodes):
             place = self.at[node]
             late, early = place, place if node not in self.late else -1
@@ -209,13 +201,14 @@ class _Joint:
             },
         )  # fmt: skip
 
-    def _segments(self, values: List[Value]) -> Tuple[List[Segment], List[Segment]]:
+    def _segments(self, values: list[Value]) -> tuple[list[Segment], list[Segment]]:
         live = self._live()
         ends = [self.at[value.node] for value in values]
         forward = [Segment() for _ in range(len(values) + 1)]
-        backward: List[Segment] = [Segment()]
-        self.segment: Dict[Any, int] = {}
-        current, seen = 0, frozenset()  # type: Tuple[int, frozenset[int]]
+        backward: list[Segment] = [Segment()]
+        self.segment: dict[Any, int] = {}
+        current = 0
+        seen: frozenset[int] = frozenset()
         for node in self.nodes:
             place = self.at[node]
             if node not in self.late:
@@ -249,22 +242,14 @@ class _Joint:
     def _needs(self, node: Any) -> frozenset[int]:
         """The values that a node of the backward pass reads, or what is computed
         again for it at no cost."""
-        found: Set[int] = set()
-        seen: Set[Any] = set()
-        waiting = list(node.all_input_nodes)
-        while waiting:
-            one = waiting.pop()
-            if one in seen or one in self.late:
-                continue
-            seen.add(one)
-            number = self.number.get(one)
-            if number is not None:
-                found.add(number)
-            elif one not in self.roots:
-                waiting += one.all_input_nodes
-        return frozenset(found)
 
-    def _live(self) -> List[int]:
+        def passes(one: Any) -> bool:
+            return not (one in self.late or one in self.number or one in self.roots)
+
+        found = upwards(node.all_input_nodes, passes)
+        return frozenset(self.number[one] for one in found if one in self.number)
+
+    def _live(self) -> list[int]:
         """The bytes in use at each node, besides values that a plan may drop and the
         graph's inputs. On the CPU only what is saved counts."""
         change = [0] * (len(self.nodes) + 2)
@@ -287,13 +272,13 @@ class _Joint:
             live.append(now)
         return live
 
-    def _time(self, node: Any, real: Set[Any]) -> float:
+    def _time(self, node: Any, real: set[Any]) -> float:
         if node.op != "call_function" or not private.fusible(node):
             return self.costs.of(node) if node.op == "call_function" else 0.0
         if node not in real:
             return 0.0
-        read: Set[Any] = set()
-        seen: Set[Any] = set()
+        read: set[Any] = set()
+        seen: set[Any] = set()
         waiting = list(node.all_input_nodes)
         while waiting:
             one = waiting.pop()
@@ -313,9 +298,9 @@ class _Joint:
         return self.costs.workspace(node)
 
     def _recipe(self, target: Any) -> Optional[Recipe]:
-        nodes: Set[Any] = set()
-        reads: Set[int] = set()
-        inputs: Set[Any] = set()
+        nodes: set[Any] = set()
+        reads: set[int] = set()
+        inputs: set[Any] = set()
         waiting = [target]
         while waiting:
             node = waiting.pop()
@@ -349,21 +334,21 @@ class _Joint:
         if self.root(node) is not node or node not in self.forward:
             return False
         if private.is_random(node):
-            return bytes_of(node.meta["val"]) <= _BLOCK
+            return bytes_of(node.meta["val"]) <= BLOCK
         return _sums_up(node.args[0] if _is_item(node) else node)
 
-    def _is_real_among(self, node: Any, nodes: Set[Any]) -> bool:
+    def _is_real_among(self, node: Any, nodes: set[Any]) -> bool:
         if not _tensor(node) or self.root(node) is not node:
             return False
         return not private.fusible(node) or any(
             user in nodes and not private.fusible(user) for user in self._readers(node)
         )
 
-    def _temporary(self, ordered: List[Any], real: Set[Any], target: Any) -> int:
+    def _temporary(self, ordered: list[Any], real: set[Any], target: Any) -> int:
         """The most bytes of a recipe's results at once, but for the last, and of
         workspaces."""
         inside = set(ordered)
-        last: Dict[Any, int] = {}
+        last: dict[Any, int] = {}
         for place in range(len(ordered) - 1, -1, -1):
             node = ordered[place]
             ends = [
@@ -373,7 +358,7 @@ class _Joint:
             ]
             last[node] = max(ends, default=self.at[node])
         most = now = 0
-        freed: Dict[int, int] = {}
+        freed: dict[int, int] = {}
         for node in ordered:
             if node in real and node is not target:
                 now += self.size(node)
@@ -397,9 +382,9 @@ def _sums_up(node: Any) -> bool:
     return bytes_of(node.meta.get("val")) * _SUMS <= read and read > 0
 
 
-def _after(nodes: Sequence[Any], begins: Callable[[Any], bool]) -> Set[Any]:
+def _after(nodes: Sequence[Any], begins: Callable[[Any], bool]) -> set[Any]:
     """The nodes that depend on inputs of which `begins` is true."""
-    found: Set[Any] = set()
+    found: set[Any] = set()
     for node in nodes:
         if (node.op == "placeholder" and begins(node)) or any(
             one in found for one in node.all_input_nodes
@@ -408,13 +393,20 @@ def _after(nodes: Sequence[Any], begins: Callable[[Any], bool]) -> Set[Any]:
     return found
 
 
-def _before(ends: Iterable[Any]) -> Set[Any]:
-    """The nodes that these depend on, and they."""
-    found: Set[Any] = set()
-    waiting = list(ends)
+def upwards(
+    begin: Iterable[Any], passes: Callable[[Any], bool] = lambda node: True
+) -> Iterator[Any]:
+    """These nodes and those that they depend on, each once, by what `passes`."""
+    waiting, seen = list(begin), set()
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return found
+        if node not in seen:
+            seen.add(node)
+            yield node
+            if passes(node):
+                waiting += node.all_input_nodes
+
+
+def _before(ends: Iterable[Any]) -> set[Any]:
+    """The nodes that these depend on, and they."""
+    return set(upwards(ends))

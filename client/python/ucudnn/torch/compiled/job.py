@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    FrozenSet,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -81,7 +69,7 @@ class Graph:
         self.layout: Optional[Layout] = None  # by the plan
         self.captured = False  # it runs as CUDA graphs
         self.calls = 1  # in a step
-        self.saved: List[str] = []  # names of the nodes that the backward pass finds
+        self.saved: list[str] = []  # names of the nodes that the backward pass finds
         self.inputs: Sequence[Any] = ()  # while it is compiled
         self.planned = True  # unless that failed, or it has no backward pass
         self._compiled_for: Any = None
@@ -140,7 +128,7 @@ class Graph:
         except Exception as error:
             self.job.warn(error, "PyTorch's convolutions stay")
 
-    def choose(self, graph: Any, saved: List[Any], outputs: List[Any]) -> List[Any]:
+    def choose(self, graph: Any, saved: list[Any], outputs: list[Any]) -> list[Any]:
         """The nodes of the joint graph to save between its passes, instead of PyTorch's
         choice `saved`, where the forward pass returns `outputs`."""
         if not self.planned:
@@ -161,7 +149,7 @@ class Dispatcher:
     def __init__(self, job: Job, module: Any) -> None:
         self.job = job
         self.module = module
-        self.graphs: Dict[Any, Tuple[Graph, List[int]]] = {}
+        self.graphs: dict[Any, tuple[Graph, list[int]]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         key = private.size_key(self.module, arguments)
@@ -206,17 +194,17 @@ class Job:
             # Inductor moves copies to where they take the least memory, beside nothing.
             self.options.setdefault("reorder_for_peak_memory", False)
         self.watching = True  # the step is not yet known, or its plan not yet settled
-        self.looked_at: Set[int] = set()  # storages of arguments, while check() runs
+        self.looked_at: set[int] = set()  # storages of arguments, while check() runs
         self.choice: Optional[Choice] = None
         self.bound_by: Optional[int] = None  # the budget, or what is free
         self._watch: Optional[Watch] = None
         self._costs: Optional[Costs] = None
-        self._planned: List[Graph] = []  # in the order of their forward passes
+        self._planned: list[Graph] = []  # in the order of their forward passes
         self._device = torch.device("cpu")
         self.measured: Optional[int] = None  # peak of the last step that was measured
         self._scales = Scales()  # as the last measured steps had them
         self._rest_us = 0.0  # what else than the graphs they took
-        self._tried: List[Tried] = []
+        self._tried: list[Tried] = []
         self._warned = False
         self._plans = 0
         self._steps = 0  # since something new was compiled
@@ -225,7 +213,9 @@ class Job:
         """Copies of a compiled model, and pickles, get plans of their own."""
         return Job, self._given
 
-    def backend(self, module: Any, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
+    def backend(
+        self, module: Any, inputs: Sequence[Any], **_: Any
+    ) -> Callable[..., Any]:
         """What torch.compile calls with each graph. Errors of planning are raised by
         the graph's first call, because Dynamo would wrap or swallow them here."""
         module = private.copied(module)
@@ -255,8 +245,8 @@ class Job:
     def describe(
         self,
         graph: Any,
-        saved: List[Any],
-        outputs: List[Any],
+        saved: list[Any],
+        outputs: list[Any],
         inputs: Sequence[Any],
         first: bool,
     ) -> Optional[Description]:
@@ -323,9 +313,9 @@ class Job:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
-        kept: List[PlannedValue] = []
-        again: List[PlannedValue] = []
-        moved: List[PlannedValue] = []
+        kept: list[PlannedValue] = []
+        again: list[PlannedValue] = []
+        moved: list[PlannedValue] = []
         saved = plain = 0
         for graph, layout in zip(graphs, choice.layouts):
             told = graph.described
@@ -452,7 +442,7 @@ class Job:
             )  # fmt: skip
         self._keep_fastest(budget)
 
-    def _calibrated(self, seen: Measured, choice: Choice) -> Tuple[Choice, Backward]:
+    def _calibrated(self, seen: Measured, choice: Choice) -> tuple[Choice, Backward]:
         """What was chosen, with the time and peak that were measured."""
         expected = (
             choice.forward_us, choice.plain.us - choice.forward_us, choice.added_us
@@ -484,9 +474,7 @@ class Job:
         for graph, layout in zip(self._planned, choice.layouts):
             graph.layout = layout
 
-    def warn(
-        self, error: BaseException, what: str = "compiled without a plan"
-    ) -> None:
+    def warn(self, error: BaseException, what: str = "compiled without a plan") -> None:
         if not self._warned:
             self._warned = True
             _log.warning(
@@ -501,7 +489,7 @@ def _bytes(size: Optional[Size]) -> Optional[int]:
 
 def _allowed(
     allow: Optional[Sequence[str]], host_budget: Optional[int]
-) -> FrozenSet[str]:
+) -> frozenset[str]:
     if allow is None:
         return frozenset(_ALLOWED if host_budget else _ALLOWED[:1])
     ways = frozenset([allow] if isinstance(allow, str) else allow)
@@ -510,7 +498,9 @@ def _allowed(
         raise refuse("compile: allow", way, f"{known} are accepted")
     if host_budget and "offload" not in ways:
         raise refuse(
-            "compile: host_budget", host_budget, "with 'offload' in allow, it is accepted"
+            "compile: host_budget",
+            host_budget,
+            "with 'offload' in allow, it is accepted",
         )
     return ways
 
@@ -523,8 +513,6 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:
-    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-    for one in tensors:
-        if one.device.type == "cuda":
-            return one.device
-    return tensors[0].device if tensors else torch.device("cpu")
+    devices = [one.device for one in inputs if isinstance(one, torch.Tensor)]
+    gpus = [device for device in devices if device.type == "cuda"]
+    return next(iter(gpus + devices), torch.device("cpu"))

@@ -4,7 +4,7 @@ run."""
 from __future__ import annotations
 
 import statistics
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -64,8 +64,8 @@ class _Lap:
 
     def __init__(self, begun: Any) -> None:
         self.begun = begun
-        self.forward: List[Tuple[Any, Any]] = []
-        self.backward: List[Tuple[Any, Any]] = []
+        self.forward: list[tuple[Any, Any]] = []
+        self.backward: list[tuple[Any, Any]] = []
 
 
 class Watch:
@@ -74,8 +74,8 @@ class Watch:
 
     def __init__(self, device: torch.device) -> None:
         self.around = Surroundings()
-        self.order: List[Any] = []  # graphs, by their first forward pass
-        self.calls: Dict[Any, int] = {}
+        self.order: list[Any] = []  # graphs, by their first forward pass
+        self.calls: dict[Any, int] = {}
         # Bytes saved outside of the graphs; None: not known, as on GPUs, which measure.
         self.outside: Optional[int] = None
         self.measured: Optional[Measured] = None  # the last steps; None: not on a GPU
@@ -83,10 +83,10 @@ class Watch:
         self._gpu = device.type == "cuda"
         self._backward = False  # has begun in this step
         self._fresh = _WARM_UP  # steps that are not measured
-        self._forward: Dict[Any, int] = {}
-        self._behind: Dict[Any, int] = {}  # backward
+        self._forward: dict[Any, int] = {}
+        self._behind: dict[Any, int] = {}  # backward
         self._between = self._after = 0
-        self._laps: List[_Lap] = []
+        self._laps: list[_Lap] = []
         self._hook: Optional[Any] = None
 
     def expect(self, around: Surroundings) -> None:
@@ -136,7 +136,7 @@ class Watch:
         ended.synchronize()
         begins = [lap.begun for lap in self._laps] + [ended]
 
-        def median(passes: List[List[Tuple[Any, Any]]]) -> float:
+        def median(passes: list[list[tuple[Any, Any]]]) -> float:
             return 1e3 * statistics.median(
                 sum(ms_between(a, b) for a, b in one) for one in passes
             )
@@ -187,7 +187,7 @@ class Watch:
         if node is None:
             return result
 
-        begin: List[Any] = []
+        begin: list[Any] = []
 
         def begins(*_: Any) -> None:
             self._between = max(self._between, self._reset())
@@ -207,7 +207,7 @@ class Watch:
         node.register_hook(ends)
         return result
 
-    def _note(self, peaks: Dict[Any, int], graph: Any) -> None:
+    def _note(self, peaks: dict[Any, int], graph: Any) -> None:
         peaks[graph] = max(peaks.get(graph, 0), self._reset())
 
     def _reset(self) -> int:
@@ -221,17 +221,11 @@ class Watch:
 
 def _node_of(result: Any) -> Optional[Any]:
     """The node of autograd's graph that runs a compiled backward pass."""
-    waiting = [
+    nodes = [
         one.grad_fn
         for one in torch.utils._pytree.tree_leaves(result)
         if isinstance(one, torch.Tensor) and one.grad_fn is not None
     ]
-    for node in waiting:
-        if "CompiledFunction" in node.name():
-            return node
-    for node in waiting:  # views of outputs
-        for other, _ in node.next_functions:
-            if other is not None and "CompiledFunction" in other.name():
-                return other
-    return None
-
+    # Of an output, or of a view of one.
+    nodes += [below for node in nodes for below, _ in node.next_functions if below]
+    return next((n for n in nodes if "CompiledFunction" in n.name()), None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Tuple
+from typing import Any, Iterable
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def named(node: Any) -> Tuple[str, str]:
+def named(node: Any) -> tuple[str, str]:
     """The module and the operator that made its result."""
     while getattr(node.target, "__name__", "") == "getitem":
         node = node.args[0]

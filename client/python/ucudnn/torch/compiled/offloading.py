@@ -11,7 +11,7 @@ that computes. Between the others copies run beside it.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Set
+from typing import Any
 
 import torch
 
@@ -19,10 +19,10 @@ from ucudnn.torch.convolution.operators import library
 from ucudnn.torch.saved.links import link_of
 
 # By device: HostLink or CudaLink.
-_links: Dict[torch.device, Any] = {}
+_links: dict[torch.device, Any] = {}
 
 # Addresses of what left a CPU, where both are the same memory; check() clears it.
-seen_on_host: Set[int] = set()
+seen_on_host: set[int] = set()
 
 
 def _link(device: torch.device) -> Any:
@@ -54,7 +54,7 @@ def _left(host: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 
 def _fetch(host: torch.Tensor, device: torch.device) -> torch.Tensor:
-    flat: torch.Tensor = _link(device).fetch(host.data_ptr(), _flat(host))
+    flat = _link(device).fetch(host.data_ptr(), _flat(host))
     return flat.as_strided(host.shape, host.stride())
 
 

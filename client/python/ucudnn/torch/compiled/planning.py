@@ -9,17 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field
-from typing import (
-    Any,
-    Dict,
-    FrozenSet,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from ucudnn.recorded_steps import RecordedPlan, solve_recorded_step
 from ucudnn.torch.compiled.calibrating import Scales
@@ -45,17 +35,17 @@ class Surroundings:
     after: int = 0  # more, after the backward pass: what the optimizer needs
     between: int = 0
     # What measured steps had more than predicted, by graph.
-    forward: Dict[int, int] = field(default_factory=dict)
-    backward: Dict[int, int] = field(default_factory=dict)
+    forward: dict[int, int] = field(default_factory=dict)
+    backward: dict[int, int] = field(default_factory=dict)
 
 
 class Predicted(NamedTuple):
     us: float
     peak: int
     # The most bytes in parts of the step, by graph.
-    forward: List[int]
+    forward: list[int]
     between: int
-    backward: List[int]
+    backward: list[int]
     after: int
 
 
@@ -64,7 +54,7 @@ class Way(NamedTuple):
 
     recompute: bool = True
     # Rates to the host and back, in bytes a microsecond; None: nothing moves.
-    link: Optional[Tuple[float, float]] = None
+    link: Optional[tuple[float, float]] = None
     host_budget: Optional[int] = None  # bytes
 
 
@@ -79,14 +69,14 @@ class Leave(NamedTuple):
 class Layout(NamedTuple):
     """Where the values of a graph are in its backward pass."""
 
-    saved: FrozenSet[int]  # there when it begins
+    saved: frozenset[int]  # there when it begins
     # Values that return, with the backward segments from which on they are there, and
     # whether they are computed again or fetched.
-    again: Tuple[Tuple[int, Tuple[Tuple[int, str], ...]], ...]
-    leaves: Tuple[Leave, ...] = ()
+    again: tuple[tuple[int, tuple[tuple[int, str], ...]], ...]
+    leaves: tuple[Leave, ...] = ()
 
     @property
-    def recomputed(self) -> FrozenSet[int]:
+    def recomputed(self) -> frozenset[int]:
         return frozenset(
             value
             for value, begins in self.again
@@ -97,7 +87,7 @@ class Layout(NamedTuple):
 class Choice(NamedTuple):
     """Times are of the graphs."""
 
-    layouts: List[Optional[Layout]]  # by graph; None: as PyTorch chooses
+    layouts: list[Optional[Layout]]  # by graph; None: as PyTorch chooses
     predicted: Predicted
     plain: Predicted
     forward_us: float
@@ -133,7 +123,7 @@ def fastest(step: Step, budget: Optional[int], way: Way = Way()) -> Choice:
     NoPlan with the least budget."""
     plain, forward_us = step.plain(), step.forward_us()
     if budget is None or plain.peak <= budget:
-        stay: List[Optional[Layout]] = [None] * len(step.ranges)
+        stay: list[Optional[Layout]] = [None] * len(step.ranges)
         return Choice(stay, plain, plain, forward_us, plain.us, False, step.scales)
     needed = with_slack if step.device.type == "cuda" else int
     with naming_least("compile", budget, needed):
@@ -199,9 +189,9 @@ class Step:
     ) -> None:
         self.scales = scales
         self.device = parts[0].described.device
-        self.segments: List[Dict[str, Any]] = []
-        self.tensors: List[Dict[str, Any]] = []
-        self.owner: List[Tuple[int, int]] = []  # by tensor: graph, value
+        self.segments: list[dict[str, Any]] = []
+        self.tensors: list[dict[str, Any]] = []
+        self.owner: list[tuple[int, int]] = []  # by tensor: graph, value
         # Sums and seeds that recipes read.
         self.extra = sum(part.described.added() * part.calls for part in parts)
         forward = [
@@ -259,7 +249,9 @@ class Step:
         live = self._live(stay)
         for segment in range(self.between, len(live) - 1):
             live[segment] -= self.extra
-        return self._predicted(live, sum(s["time_us"] for s in self.segments), max(live))
+        return self._predicted(
+            live, sum(s["time_us"] for s in self.segments), max(live)
+        )
 
     def forward_us(self) -> float:
         return sum(float(s["time_us"]) for s in self.segments[: self.between])
@@ -270,7 +262,9 @@ class Step:
         sizes = (self.tensors[n]["bytes"] for n in moved)
         return sum(1 << (size - 1).bit_length() for size in sizes)
 
-    def followed(self, answer: RecordedPlan) -> Tuple[Predicted, List[Optional[Layout]]]:
+    def followed(
+        self, answer: RecordedPlan
+    ) -> tuple[Predicted, list[Optional[Layout]]]:
         """What a plan takes, and where it has the tensors."""
         spans, again = self._spans(answer)
         live = self._live(spans)
@@ -281,7 +275,8 @@ class Step:
                 needed = others + self.tensors[tensor]["recipe"]["bytes"]
                 live[segment] = max(live[segment], needed)
         layouts = [
-            self._layout(graph, answer, spans, again) for graph in range(len(self.ranges))
+            self._layout(graph, answer, spans, again)
+            for graph in range(len(self.ranges))
         ]
         return self._predicted(live, answer.time_us, answer.peak_bytes), layouts
 
@@ -289,8 +284,8 @@ class Step:
         self,
         graph: int,
         answer: RecordedPlan,
-        spans: Sequence[Sequence[Tuple[int, int]]],
-        again: Mapping[int, Sequence[Tuple[int, str]]],
+        spans: Sequence[Sequence[tuple[int, int]]],
+        again: Mapping[int, Sequence[tuple[int, str]]],
     ) -> Optional[Layout]:
         forward, backward = self.ranges[graph]
         mine = {n: v for n, (g, v) in enumerate(self.owner) if g == graph}
@@ -322,13 +317,13 @@ class Step:
 
     def _spans(
         self, answer: RecordedPlan
-    ) -> Tuple[List[List[Tuple[int, int]]], Dict[int, List[Tuple[int, str]]]]:
+    ) -> tuple[list[list[tuple[int, int]]], dict[int, list[tuple[int, str]]]]:
         """By tensor the first and last segments in which it is there, and from which on
         it has returned, and how."""
-        spans: List[List[Tuple[int, int]]] = [
+        spans: list[list[tuple[int, int]]] = [
             [(t["hook"] + 1, t["held"])] for t in self.tensors
         ]
-        again: Dict[int, List[Tuple[int, str]]] = {}
+        again: dict[int, list[tuple[int, str]]] = {}
         begun = {n: t["hook"] + 1 for n, t in enumerate(self.tensors)}
         for action in answer.actions:
             if action.action in ("recompute", "fetch"):
@@ -342,7 +337,7 @@ class Step:
             spans[tensor].append((begin, self.tensors[tensor]["uses"][-1]))
         return spans, again
 
-    def _live(self, spans: Sequence[Sequence[Tuple[int, int]]]) -> List[int]:
+    def _live(self, spans: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
         live = [int(segment["bytes"]) for segment in self.segments]
         for tensor, there in zip(self.tensors, spans):
             for segment in {s for begin, end in there for s in range(begin, end + 1)}:
@@ -360,5 +355,5 @@ class Step:
         )
 
 
-def _segment(us: float, size: int, backward: bool) -> Dict[str, Any]:
+def _segment(us: float, size: int, backward: bool) -> dict[str, Any]:
     return {"time_us": us, "bytes": max(0, size), "backward": backward}

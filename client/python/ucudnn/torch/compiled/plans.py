@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Any, Callable, List, Optional, Set
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -67,9 +67,9 @@ class CompiledPlan:
     """Of one step: a shape and mode of the model."""
 
     budget_bytes: Optional[int]
-    kept: List[PlannedValue]
-    recomputed: List[PlannedValue]
-    moved: List[PlannedValue]  # to the host and back
+    kept: list[PlannedValue]
+    recomputed: list[PlannedValue]
+    moved: list[PlannedValue]  # to the host and back
     saved_bytes: int  # between the passes, inputs and parameters apart
     plain_saved_bytes: int  # the same as PyTorch chooses
     predicted_peak_bytes: int
@@ -85,15 +85,17 @@ class CompiledPlan:
     pinned_bytes: int = 0  # on the host, for what is moved
     # Whether convolutions were planned, and none was slower; and how each compared.
     convolutions: bool = False
-    convolution_lines: List[str] = field(default_factory=list, repr=False)
+    convolution_lines: list[str] = field(default_factory=list, repr=False)
     # In the last steps that were measured, on a GPU.
     measured_peak_bytes: Optional[int] = None
     # No step is measured any more, and the plan stays.
     settled: bool = False
-    arguments: Set[int] = field(default_factory=set, repr=False, compare=False)
+    arguments: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def __str__(self) -> str:
-        limit = "" if self.budget_bytes is None else f" of {size_text(self.budget_bytes)}"
+        limit = (
+            "" if self.budget_bytes is None else f" of {size_text(self.budget_bytes)}"
+        )
         if not self.recomputed and not self.moved:
             return (
                 f"as PyTorch chooses: {size_text(self.plain_peak_bytes)}{limit}, "

@@ -8,17 +8,7 @@ import copy
 import functools
 import logging
 import threading
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import torch
 
@@ -44,7 +34,7 @@ _warned: set[str] = set()
 
 def partition(
     planner: Any, module: Any, inputs: Any, **keywords: Any
-) -> Tuple[Any, Any]:
+) -> tuple[Any, Any]:
     """The forward and backward graph of a joint graph, as torch.compile splits it but
     for the values that the planner, a job.Graph, has saved."""
     from torch._functorch import partitioners
@@ -52,7 +42,7 @@ def partition(
     count = keywords["num_fwd_outputs"]
     plain = partitioners.choose_saved_values_set
 
-    def chosen(graph: Any, *rest: Any, **more: Any) -> List[Any]:
+    def chosen(graph: Any, *rest: Any, **more: Any) -> list[Any]:
         outputs = torch.utils._pytree.tree_leaves(graph.output_node().args)
         return planner.choose(graph, plain(graph, *rest, **more), outputs[:count])
 
@@ -74,7 +64,7 @@ def compile_graph(
     inputs: Sequence[Any],
     planner: Any,
     compiler: str,
-    options: Dict[str, Any],
+    options: dict[str, Any],
 ) -> Callable[..., Any]:
     """Compiles one of Dynamo's graphs by Inductor or, without generating code, by
     "aot_eager"; it must be a copy, since compilers change it."""
@@ -115,10 +105,10 @@ def _partitioner() -> Any:
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):
-        def __init__(self, split: Callable[..., Tuple[Any, Any]]) -> None:
+        def __init__(self, split: Callable[..., tuple[Any, Any]]) -> None:
             self._split = split
 
-        def __call__(self, *args: Any, **keywords: Any) -> Tuple[Any, Any]:
+        def __call__(self, *args: Any, **keywords: Any) -> tuple[Any, Any]:
             return self._split(*args, **keywords)
 
         # Inductor caches by the graphs that are split, so that this counts for nothing.
@@ -134,7 +124,7 @@ def _partitioner() -> Any:
     return Partitioner
 
 
-def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
+def _aot_eager(split: Callable[..., tuple[Any, Any]]) -> Any:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.compile_fx import select_decomp_table
@@ -142,7 +132,7 @@ def _aot_eager(split: Callable[..., Tuple[Any, Any]]) -> Any:
     def as_it_is(module: Any, inputs: Any) -> Any:
         return make_boxed_func(module.forward)
 
-    def split_as_inductor(*args: Any, **keywords: Any) -> Tuple[Any, Any]:
+    def split_as_inductor(*args: Any, **keywords: Any) -> tuple[Any, Any]:
         return split(*args, compiler="inductor", **keywords)
 
     return aot_autograd(
@@ -164,7 +154,7 @@ def backend_of(compiled: Any) -> Any:
 def saved_by_operators(node: Any) -> int:
     """Bytes that operators up to an autograd node save outside of compiled graphs,
     parameters apart."""
-    sizes: Dict[int, int] = {}
+    sizes: dict[int, int] = {}
     leaves, waiting, seen = set(), [node], {node}
     while waiting:
         one = waiting.pop()
@@ -182,9 +172,7 @@ def saved_by_operators(node: Any) -> int:
     return sum(size for at, size in sizes.items() if at not in leaves)
 
 
-def inductor_options(
-    mode: Optional[str], options: Mapping[str, Any]
-) -> Dict[str, Any]:
+def inductor_options(mode: Optional[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a mode of torch.compile, and of options, which count more. Raises
     RuntimeError for those that Inductor does not know."""
     if mode is None and not options:
@@ -200,16 +188,15 @@ def copied(module: Any) -> Any:
     """A copy of one of Dynamo's graphs that shares parameters with it."""
     other = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     other.meta = dict(module.meta)
-    for name in ("_param_name_to_source",):
-        if hasattr(module, name):
-            setattr(other, name, getattr(module, name))
+    if hasattr(module, "_param_name_to_source"):
+        other._param_name_to_source = module._param_name_to_source
     for old, new in zip(module.graph.nodes, other.graph.nodes):
         if hasattr(old, "_dynamo_source"):
             new._dynamo_source = old._dynamo_source
     return other
 
 
-def specialized(module: Any, arguments: Sequence[Any]) -> Tuple[Any, List[int]]:
+def specialized(module: Any, arguments: Sequence[Any]) -> tuple[Any, list[int]]:
     """A copy of a graph of symbolic sizes whose numbers are those among `arguments`,
     and which arguments remain."""
     other = copied(module)
@@ -229,15 +216,19 @@ def specialized(module: Any, arguments: Sequence[Any]) -> Tuple[Any, List[int]]:
     return other, kept
 
 
-def size_key(module: Any, arguments: Sequence[Any]) -> Tuple[Any, ...]:
+def size_key(module: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """What `specialized` depends on."""
     nodes = module.graph.find_nodes(op="placeholder")
     return tuple(
-        value
-        if not isinstance(value, torch.Tensor)
-        else value.item()
-        if any(user.target == "item" for user in node.users)
-        else (tuple(value.shape), value.stride())
+        (
+            value
+            if not isinstance(value, torch.Tensor)
+            else (
+                value.item()
+                if any(user.target == "item" for user in node.users)
+                else (tuple(value.shape), value.stride())
+            )
+        )
         for node, value in zip(nodes, arguments)
     )
 
@@ -255,7 +246,7 @@ def compiled_once(model: Any, backend: Callable[..., Any]) -> Iterator[Any]:
         yield torch.compile(run, backend=backend, dynamic=False)
 
 
-def blank_outputs(module: Any) -> List[Any]:
+def blank_outputs(module: Any) -> list[Any]:
     """What one of Dynamo's graphs returns, but zeros, which no graph computed."""
 
     def blank(node: Any) -> Any:
@@ -270,15 +261,17 @@ def blank_outputs(module: Any) -> List[Any]:
     return [blank(node) for node in module.graph.output_node().args[0]]
 
 
-def faked(arguments: Sequence[Any]) -> List[Any]:
+def faked(arguments: Sequence[Any]) -> list[Any]:
     """Tensors of the same sizes that have no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     mode = FakeTensorMode()
     return [
-        mode.from_tensor(one, static_shapes=True)
-        if isinstance(one, torch.Tensor)
-        else one
+        (
+            mode.from_tensor(one, static_shapes=True)
+            if isinstance(one, torch.Tensor)
+            else one
+        )
         for one in arguments
     ]
 
@@ -349,20 +342,14 @@ def is_late_input(node: Any) -> bool:
 
 def overwritten_inputs(graph: Any) -> set[Any]:
     """Those that the forward pass changes."""
-    written = set()
     described = graph.output_node().meta.get("desc") or []
-    for one in torch.utils._pytree.tree_leaves(described):
-        target = getattr(one, "mutated_input", None)
-        if target is not None:
-            written.add(target)
-    found = set()
-    for node in graph.find_nodes(op="placeholder"):
-        if node.meta.get("desc") in written:
-            found.add(node)
-    for node in graph.nodes:
-        if node.target is torch.ops.aten.copy_.default:
-            found.add(node.args[0])
-    return found
+    leaves = torch.utils._pytree.tree_leaves(described)
+    written = {getattr(one, "mutated_input", None) for one in leaves} - {None}
+    inputs = graph.find_nodes(op="placeholder")
+    copies = [n for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
+    return {n for n in inputs if n.meta.get("desc") in written} | {
+        n.args[0] for n in copies
+    }
 
 
 def must_stay(node: Any) -> bool:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence
+import contextlib
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence
 
 from ucudnn.errors import Error
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.job import Graph, Job, Options
-from ucudnn.torch.compiled.planning import (
-    Choice,
-    Part,
-    Step,
-    Surroundings,
-    fastest,
-)
+from ucudnn.torch.compiled.planning import Choice, Part, Step, Surroundings, fastest
 
 # More than any device has, so that graphs are described.
 UNBOUNDED = 1 << 62
@@ -31,7 +26,7 @@ class Recorder(Job):
     ) -> None:
         super().__init__(options._replace(budget=UNBOUNDED), inductor)
         self._model = model
-        self._graphs: List[Graph] = []
+        self._graphs: list[Graph] = []
 
     def step(self, run: Callable[[Any], Any]) -> Optional[Step]:
         """That of what `run` does with the model it is given, whose results have no
@@ -54,13 +49,13 @@ class Recorder(Job):
         """The plan that is within a budget, or NoPlan."""
         return fastest(step, budget, self._way())
 
-    def backend(self, module: Any, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
+    def backend(
+        self, module: Any, inputs: Sequence[Any], **_: Any
+    ) -> Callable[..., Any]:
         graph = Graph(self, private.copied(module))
         graph.calls = 0
-        try:
+        with contextlib.suppress(_Described):
             graph.compile(inputs)
-        except _Described:
-            pass
 
         def run(*_: Any) -> Any:
             graph.calls += 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ucudnn.problems import problem_text
 from ucudnn.torch.convolution.places import Places
+from ucudnn.torch.devices import same_randomness
 
 FORWARD = "forward"
 DATA = "backward_data"
@@ -28,17 +29,17 @@ _PRECISIONS = {
 
 
 # Stride, padding, dilation and groups, as PyTorch's operators take them.
-Geometry = Tuple[List[int], List[int], List[int], int]
+Geometry = tuple[list[int], list[int], list[int], int]
 
 
 class Call(NamedTuple):
     """All that the plans of a convolution depend on."""
 
-    input: Tuple[int, ...]
-    filter: Tuple[int, ...]
-    stride: Tuple[int, ...]
-    padding: Tuple[int, ...]
-    dilation: Tuple[int, ...]
+    input: tuple[int, ...]
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
     groups: int
     dtype: torch.dtype
     layout: torch.memory_format
@@ -50,7 +51,7 @@ class Call(NamedTuple):
         return self.input[0]
 
     @property
-    def output(self) -> Tuple[int, ...]:
+    def output(self) -> tuple[int, ...]:
         extents = (
             (size + 2 * padding - dilation * (width - 1) - 1) // stride + 1
             for size, width, padding, dilation, stride in zip(
@@ -81,7 +82,7 @@ class Call(NamedTuple):
         )  # fmt: skip
 
     def __str__(self) -> str:
-        def product(values: Tuple[int, ...]) -> str:
+        def product(values: tuple[int, ...]) -> str:
             return "x".join(map(str, values))
 
         return (
@@ -119,10 +120,7 @@ def layout_of(taken: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
     """The layout in which PyTorch computes: channels last if either has it."""
     last = _LAST[taken.dim()]
     for tensor in (taken, weight):
-        if (
-            tensor.is_contiguous(memory_format=last)
-            and not tensor.is_contiguous()
-        ):
+        if tensor.is_contiguous(memory_format=last) and not tensor.is_contiguous():
             return last
     return torch.contiguous_format
 
@@ -132,7 +130,7 @@ class Occurrence(NamedTuple):
 
     place: str  # the module's name
     call: Optional[Call]  # none if it cannot be planned
-    operations: Tuple[str, ...]
+    operations: tuple[str, ...]
     why: str  # it cannot be planned
 
 
@@ -142,7 +140,7 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.occurrences: List[Occurrence] = []
+        self.occurrences: list[Occurrence] = []
         self._places = Places()
         self.following = self._places.following
 
@@ -169,7 +167,7 @@ class _Recorder(TorchDispatchMode):
         )
 
 
-def per_axis(values: Sequence[int], axes: int) -> Tuple[int, ...]:
+def per_axis(values: Sequence[int], axes: int) -> tuple[int, ...]:
     """A value for each axis of an operator's argument, which may have one for
     all."""
     return tuple(values) * (axes if len(values) == 1 else 1)
@@ -183,7 +181,7 @@ def call_of(
     dilation: Sequence[int],
     transposed: bool,
     groups: int,
-) -> Tuple[Optional[Call], str]:
+) -> tuple[Optional[Call], str]:
     """Of an operator's arguments; or None, and why it cannot be planned."""
     why = _unfit(taken, weight, transposed)
     if why:
@@ -219,17 +217,13 @@ def _unfit(taken: torch.Tensor, weight: torch.Tensor, transposed: bool) -> str:
 
 
 @contextlib.contextmanager
-def buffers_kept(
-    model: torch.nn.Module, device: torch.device
-) -> Iterator[None]:
+def buffers_kept(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """Afterwards the model's buffers, such as BatchNorm's statistics, and random
     numbers are as before."""
-    before: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {
-        id(buffer): (buffer, buffer.detach().clone())
-        for buffer in model.buffers()
+    before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {
+        id(buffer): (buffer, buffer.detach().clone()) for buffer in model.buffers()
     }
-    gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
+    with same_randomness(device):
         try:
             yield
         finally:
@@ -238,9 +232,7 @@ def buffers_kept(
                     buffer.copy_(copied)
 
 
-def record(
-    model: torch.nn.Module, example: Any, keywords: Any
-) -> List[Occurrence]:
+def record(model: torch.nn.Module, example: Any, keywords: Any) -> list[Occurrence]:
     """The convolutions that `model(*example, **keywords)` runs now."""
     recorder = _Recorder()
     with recorder.following(model), torch.enable_grad(), recorder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Optional
 
 import torch
 
@@ -26,7 +26,7 @@ _LEAST_SHARE = 0.005
 
 FULL = "out of memory while measuring"
 
-Key = Tuple[Call, str]
+Key = tuple[Call, str]
 
 
 @dataclass
@@ -49,10 +49,10 @@ class Operation:
         return self.planned.ms
 
 
-def _operands(call: Call) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _operands(call: Call) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Random input, filter and output."""
 
-    def random(shape: Tuple[int, ...]) -> torch.Tensor:
+    def random(shape: tuple[int, ...]) -> torch.Tensor:
         made = torch.empty(
             shape, dtype=call.dtype, device=call.device,
             memory_format=call.layout,
@@ -66,15 +66,13 @@ class Contest:
     """Measures each distinct operation once. What is not being planned after
     `seconds` stays PyTorch's."""
 
-    def __init__(
-        self, device: ConvolutionDevice, seconds: Optional[float]
-    ) -> None:
+    def __init__(self, device: ConvolutionDevice, seconds: Optional[float]) -> None:
         self._device = device
         self._until = None if seconds is None else time.monotonic() + seconds
-        self._torch: Dict[Key, Time] = {}
-        self._workspaces: Dict[Key, int] = {}
-        self._planned: Dict[Tuple[Key, str], Time] = {}
-        self._plans: Dict[Tuple[Key, int], Convolution] = {}
+        self._torch: dict[Key, Time] = {}
+        self._workspaces: dict[Key, int] = {}
+        self._planned: dict[tuple[Key, str], Time] = {}
+        self._plans: dict[tuple[Key, int], Convolution] = {}
 
     def torch_time(self, call: Call, name: str) -> Time:
         """PyTorch's own, as it is set up now."""
@@ -111,9 +109,7 @@ class Contest:
                 return
         self.compare(call, operation, self._plans[key])
 
-    def divide(
-        self, operations: List[Tuple[Call, Operation]], total: int
-    ) -> None:
+    def divide(self, operations: list[tuple[Call, Operation]], total: int) -> None:
         """Plans all operations within `total` together."""
         asked = [(c.problem(o.name), c.batch) for c, o in operations]
         try:
@@ -125,9 +121,7 @@ class Contest:
         for (call, operation), plan in zip(operations, plans):
             self.compare(call, operation, plan)
 
-    def compare(
-        self, call: Call, operation: Operation, plan: Convolution
-    ) -> None:
+    def compare(self, call: Call, operation: Operation, plan: Convolution) -> None:
         """Both in turns, after the plan's result has been found to be
         PyTorch's."""
         key = ((call, operation.name), f"{plan.text} {plan.workspace}")
@@ -152,7 +146,7 @@ class Contest:
             operation.why = f"not faster beyond the noise (±{noise:.3f} ms)"
 
     def _measure(
-        self, call: Call, name: str, plan: Convolution, key: Tuple[Key, str]
+        self, call: Call, name: str, plan: Convolution, key: tuple[Key, str]
     ) -> str:
         """Notes both times; returns why the plan is wrong."""
         operands = _operands(call)
@@ -172,9 +166,9 @@ def _why_wrong(
     call: Call,
     name: str,
     plan: Convolution,
-    operands: Tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
 ) -> str:
-    """"" if the plan runs and its result is PyTorch's, as far as algorithms
+    """ "" if the plan runs and its result is PyTorch's, as far as algorithms
     agree."""
     taken, weight, out = operands
     first, second = {
@@ -196,18 +190,16 @@ def _why_wrong(
     apart = float(told.sub_(expected).abs_().max())
     if apart <= _MOST_APART * largest:
         return ""
-    return (
-        f"the plan's result is {apart / max(largest, 1e-30):.1e} off PyTorch's"
-    )
+    return f"the plan's result is {apart / max(largest, 1e-30):.1e} off PyTorch's"
 
 
-def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
+def worth_planning(operations: list[tuple[Call, Operation]]) -> list[int]:
     """The operations that take enough of the time, or too much workspace; the
     others are told so. First those with too much, the most of them first, since
     nothing else keeps to the limit; then by decreasing time. Equal operations
     share a plan, so their times count together."""
     whole = 0.0
-    together: Dict[Key, float] = {}
+    together: dict[Key, float] = {}
     for call, operation in operations:
         key = (call, operation.name)
         together[key] = together.get(key, 0.0) + operation.torch.ms
@@ -221,15 +213,13 @@ def worth_planning(operations: List[Tuple[Call, Operation]]) -> List[int]:
             operation.why = "it takes too little time to matter"
         else:
             chosen.append(index)
-    return sorted(
-        chosen, key=lambda index: (-operations[index][1].over, -times[index])
-    )
+    return sorted(chosen, key=lambda index: (-operations[index][1].over, -times[index]))
 
 
 def _run_of(
     planned: PlannedCall,
     name: str,
-    operands: Tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
 ) -> Callable[[], object]:
     taken, weight, out = operands
     if name == FORWARD:

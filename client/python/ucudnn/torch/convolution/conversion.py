@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional
+from typing import Iterator, Optional
 
 import torch
 
@@ -26,7 +26,7 @@ class Layer:
 
     name: str
     call: Optional[Call] = None
-    operations: List[Operation] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
     why: str = ""  # why it cannot be planned
 
     def lines(self) -> Iterator[str]:
@@ -38,9 +38,7 @@ class Layer:
             if not operation.torch.ms:
                 yield f"  {_NAMES[operation.name]}: stays PyTorch's: {operation.why}"
                 continue
-            before = (
-                f"  {_NAMES[operation.name]:<16}{operation.torch.ms:9.3f} ms"
-            )
+            before = f"  {_NAMES[operation.name]:<16}{operation.torch.ms:9.3f} ms"
             after = operation.planned
             if after is None:
                 yield f"{before}  stays PyTorch's: {self.why or operation.why}"
@@ -64,17 +62,13 @@ class Conversion:
     `before` and `after` the whole pass, forward and backward, in milliseconds.
     """
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        layers: List[Layer],
-    ) -> None:
+    def __init__(self, model: torch.nn.Module, layers: list[Layer]) -> None:
         self.layers = layers
         self.before: Optional[Time] = None
         self.after: Optional[Time] = None
         self.why = ""  # why nothing was converted
         self._modules = dict(model.named_modules())
-        self._calls: Dict[str, List[PlannedCall]] = {}
+        self._calls: dict[str, list[PlannedCall]] = {}
         for layer in layers:
             plans = {
                 o.name: o.plan
@@ -88,7 +82,7 @@ class Conversion:
                     calls[-1].remember()
 
     @property
-    def converted(self) -> List[str]:
+    def converted(self) -> list[str]:
         """The names of the modules that run plans."""
         return [] if self.why else list(self._calls)
 
@@ -133,17 +127,13 @@ class Conversion:
     def __str__(self) -> str:
         lines = [f"{'':<18}{'PyTorch':>12}{'planned':>12}"] if self.layers else []
         lines += [line for layer in self.layers for line in layer.lines()]
-        before = sum(
-            o.torch.ms for layer in self.layers for o in layer.operations
-        )
+        before = sum(o.torch.ms for layer in self.layers for o in layer.operations)
         after = sum(
             o.torch.ms if layer.why else o.ms
             for layer in self.layers
             for o in layer.operations
         )
-        lines.append(
-            f"convolutions: {before:.3f} ms before, {after:.3f} ms after"
-        )
+        lines.append(f"convolutions: {before:.3f} ms before, {after:.3f} ms after")
         if self.before is not None and self.after is not None:
             lines.append(
                 f"forward and backward pass: {self.before.ms:.3f} ms before, "

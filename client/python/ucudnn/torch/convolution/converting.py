@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional
 
 import torch
 
@@ -15,20 +15,15 @@ from ucudnn.torch.convolution.calls import (
     record,
     wants_determinism,
 )
-from ucudnn.torch.convolution.contest import (
-    FULL,
-    Contest,
-    Operation,
-    worth_planning,
-)
+from ucudnn.torch.convolution.contest import FULL, Contest, Operation, worth_planning
 from ucudnn.torch.convolution.conversion import Conversion, Layer
 from ucudnn.torch.convolution.places import unwrapped
 from ucudnn.torch.convolution.swapping import take, why_not, why_other
-from ucudnn.torch.devices import current, device_of, slice_units
+from ucudnn.torch.devices import current, device_of, same_randomness, slice_units
 from ucudnn.torch.nested import tensors_in
 from ucudnn.torch.timing import Time, times_of
 
-_devices: Dict[Tuple[Any, ...], ConvolutionDevice] = {}
+_devices: dict[tuple[Any, ...], ConvolutionDevice] = {}
 
 
 def convert(
@@ -121,10 +116,8 @@ def _planned(
             "a model with convolutions is accepted",
         )
     layers = _layers(model, seen, device)
-    gpus = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(gpus), torch.autocast(
-        device.type, enabled=False
-    ):
+    plain = torch.autocast(device.type, enabled=False)
+    with torch.no_grad(), same_randomness(device), plain:
         plan_layers(layers, contest, limit, total, enforces)
     return Conversion(model, layers)
 
@@ -177,14 +170,12 @@ def open_device(device: torch.device) -> ConvolutionDevice:
 
 
 def _why_nothing() -> str:
-    if wants_determinism():
-        return "PyTorch is set to deterministic algorithms"
-    return ""
+    return "PyTorch is set to deterministic algorithms" if wants_determinism() else ""
 
 
 def _layers(
-    model: torch.nn.Module, seen: List[Occurrence], device: torch.device
-) -> List[Layer]:
+    model: torch.nn.Module, seen: list[Occurrence], device: torch.device
+) -> list[Layer]:
     modules = dict(model.named_modules())
     layers = []
     for place, call, operations, why in seen:
@@ -203,7 +194,7 @@ def _layers(
 
 
 def plan_layers(
-    layers: List[Layer],
+    layers: list[Layer],
     contest: Contest,
     limit: int,
     total: Optional[int],

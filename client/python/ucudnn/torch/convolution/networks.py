@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -79,9 +79,9 @@ def _meta(value: Any) -> Any:
     return tree_map(replaced, value)
 
 
-def _meta_state(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+def _meta_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Meta tensors for all parameters and buffers; shared ones stay shared."""
-    replaced: Dict[int, torch.Tensor] = {}
+    replaced: dict[int, torch.Tensor] = {}
     state = {}
     for prefix, module in model.named_modules(remove_duplicate=False):
         for tensors in (module._parameters, module._buffers):
@@ -90,9 +90,7 @@ def _meta_state(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
                     continue
                 if id(tensor) not in replaced:
                     replaced[id(tensor)] = torch.empty_like(
-                        tensor,
-                        device="meta",
-                        requires_grad=tensor.requires_grad,
+                        tensor, device="meta", requires_grad=tensor.requires_grad
                     )
                 full = f"{prefix}.{name}" if prefix else name
                 state[full] = replaced[id(tensor)]
@@ -104,10 +102,10 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: List[Dict[str, Any]] = []  # of the CSV, with all columns
+        self.rows: list[dict[str, Any]] = []  # of the CSV, with all columns
         self._places = Places()
         self.following = self._places.following
-        self._names: Dict[str, int] = {}
+        self._names: dict[str, int] = {}
 
     @property
     def place(self) -> str:
@@ -155,7 +153,7 @@ class _Recorder(TorchDispatchMode):
         self.rows.append(row)
 
 
-def _csv(rows: List[Dict[str, Any]]) -> str:
+def _csv(rows: list[dict[str, Any]]) -> str:
     columns = list(_PLAIN)
     if any(row.get(name, 1) != 1 for row in rows for name in _EXTENTS[-1]):
         columns += _DILATION
@@ -167,9 +165,7 @@ def _csv(rows: List[Dict[str, Any]]) -> str:
     ):
         columns += _FLAGS
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, columns, lineterminator="\n", extrasaction="ignore"
-    )
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

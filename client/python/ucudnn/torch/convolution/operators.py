@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from functools import partial
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import torch
 
@@ -15,7 +15,7 @@ from ucudnn.torch.convolution.calls import layout_of
 _SCHEMA = "int[] stride, int[] padding, int[] dilation, int groups, str key"
 
 # By key: planned.PlannedCall.
-_known: Dict[str, Any] = {}
+_known: dict[str, Any] = {}
 
 
 class _Here(threading.local):
@@ -97,7 +97,7 @@ def _convolution_backward(
     taken: torch.Tensor,
     weight: torch.Tensor,
     *rest: Any,
-) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     *geometry, key, wanted = rest
     planned = known.get(key)
     if planned is None:
@@ -146,8 +146,5 @@ for _name, _kernel in (
     library.impl(_name, partial(_kernel, _known), "CompositeExplicitAutograd")
     torch.library.register_fake(f"ucudnn::{_name}", partial(_kernel, {}), lib=library)
 torch.library.register_autograd(
-    "ucudnn::convolution",
-    _backward,
-    setup_context=_setup_context,
-    lib=library,
+    "ucudnn::convolution", _backward, setup_context=_setup_context, lib=library
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -13,7 +13,7 @@ class Places:
     """Follows a model's modules while it runs."""
 
     def __init__(self) -> None:
-        self._modules: List[str] = []
+        self._modules: list[str] = []
 
     @property
     def now(self) -> str:

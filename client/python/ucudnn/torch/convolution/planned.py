@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence
 
 import torch
 
@@ -38,7 +38,7 @@ ALIGNMENT = 16
 # What autocast casts.
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 
-_Gradients = Tuple[
+_Gradients = tuple[
     Optional[torch.Tensor], Optional[torch.Tensor], Optional[torch.Tensor]
 ]
 
@@ -51,11 +51,7 @@ class PlannedCall:
     def __init__(self, call: Call, plans: Mapping[str, Convolution]) -> None:
         self.call = call
         self.plans = dict(plans)
-        self._shapes = {
-            FORWARD: call.output,
-            DATA: call.input,
-            FILTER: call.filter,
-        }
+        self._shapes = {FORWARD: call.output, DATA: call.input, FILTER: call.filter}
         told = [str(call)] + [
             f"{op} {call.problem(op)} {plan.workspace} {plan.text}"
             for op, plan in sorted(plans.items())
@@ -93,10 +89,7 @@ class PlannedCall:
         )
 
     def forward(
-        self,
-        taken: torch.Tensor,
-        weight: torch.Tensor,
-        bias: Optional[torch.Tensor],
+        self, taken: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor]
     ) -> torch.Tensor:
         out = self._planned(FORWARD, taken, weight)
         if out is not None:
@@ -212,7 +205,7 @@ def autocast_dtype(device: torch.device) -> Optional[torch.dtype]:
 
 
 def convolve(
-    planned: Tuple[PlannedCall, ...],
+    planned: tuple[PlannedCall, ...],
     taken: torch.Tensor,
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
@@ -246,7 +239,4 @@ def _by_operator(
     weight: torch.Tensor,
     bias: Optional[torch.Tensor],
 ) -> torch.Tensor:
-    result: torch.Tensor = torch.ops.ucudnn.convolution(
-        taken, weight, bias, *one.geometry, one.key
-    )
-    return result
+    return torch.ops.ucudnn.convolution(taken, weight, bias, *one.geometry, one.key)

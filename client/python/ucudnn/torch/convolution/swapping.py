@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copyreg
 import weakref
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 
@@ -22,9 +22,7 @@ class PlannedForward:
     """Computes what was planned by the plan, and the rest as the module's class
     does."""
 
-    def __init__(
-        self, module: torch.nn.Module, calls: Tuple[PlannedCall, ...]
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, calls: tuple[PlannedCall, ...]) -> None:
         # Weak, or memory would stay until Python collects the cycle.
         self._module = weakref.ref(module)
         self._kind = type(module)
@@ -32,10 +30,7 @@ class PlannedForward:
         self.calls = calls
 
     def __call__(
-        self,
-        taken: torch.Tensor,
-        weight: torch.Tensor,
-        bias: Optional[torch.Tensor],
+        self, taken: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor]
     ) -> torch.Tensor:
         module: Any = self._module()
         if module is None:
@@ -52,15 +47,14 @@ class PlannedForward:
             out = convolve(self.calls, taken, weight, bias)
             if out is not None:
                 return out
-        plain: torch.Tensor = kind._conv_forward(module, taken, weight, bias)
-        return plain
+        return kind._conv_forward(module, taken, weight, bias)
 
     def __reduce__(self) -> Any:
         # For copies that go around `_plain`: the method that this hides.
         return getattr, (self._module(), _NAME)
 
 
-def _geometry(module: Any) -> Tuple[Any, ...]:
+def _geometry(module: Any) -> tuple[Any, ...]:
     return (
         module.stride, module.padding, module.dilation, module.groups,
         module.padding_mode,
@@ -112,7 +106,7 @@ def why_other(module: Any, call: Call) -> str:
     return ""
 
 
-def _padding_of(module: Any) -> Optional[Tuple[int, ...]]:
+def _padding_of(module: Any) -> Optional[tuple[int, ...]]:
     """The zeros that the module's convolution itself adds on each side; None if
     they differ."""
     if module.padding == "valid":
@@ -123,7 +117,7 @@ def _padding_of(module: Any) -> Optional[Tuple[int, ...]]:
     return None if any(b % 2 for b in both) else tuple(b // 2 for b in both)
 
 
-def put(module: torch.nn.Module, calls: Tuple[PlannedCall, ...]) -> None:
+def put(module: torch.nn.Module, calls: tuple[PlannedCall, ...]) -> None:
     """Raises InvalidArgument if the module is no longer what was planned."""
     for one in calls:
         if why_not(module) or why_other(module, one.call):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -14,15 +14,10 @@ from ucudnn.torch.checks import refuse, whole_number
 from ucudnn.torch.parallel.batch import images_of
 from ucudnn.torch.parallel.checks import refuse_capture, refuse_join
 from ucudnn.torch.parallel.functions import using_all_parameters
-from ucudnn.torch.parallel.hook import (
-    Hook,
-    HookState,
-    OwnTime,
-    narrow,
-)
+from ucudnn.torch.parallel.hook import Hook, HookState, OwnTime, narrow
 from ucudnn.torch.parallel.losses import LossCheck, groups_of, weight_of
 from ucudnn.torch.parallel.planning import RankShare
-from ucudnn.torch.parallel.synchronised import weigh_synchronised
+from ucudnn.torch.parallel.synchronised import synchronised_in, weigh_synchronised
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:
@@ -60,10 +55,7 @@ class Attached:
         self.own_time = OwnTime(device)
         # Two groups whose kernels may wait at once for the same rank could
         # wait for each other.
-        synchronised = any(
-            isinstance(module, torch.nn.SyncBatchNorm)
-            for module in ddp.module.modules()
-        )
+        synchronised = bool(synchronised_in(ddp.module))
         group = ddp.process_group
         if unlike and overlap and hook is None and not synchronised:
             group = narrow(group)
@@ -100,7 +92,7 @@ class Attached:
         )
         ddp.register_forward_hook(torch.compiler.disable(self._after_forward))
 
-    def adopt(self, rank: int, shares: List[RankShare]) -> None:
+    def adopt(self, rank: int, shares: list[RankShare]) -> None:
         """Weighs gradients from now on by these shares of all ranks."""
         batches = [share.batch for share in shares]
         self._share = shares[rank]
@@ -160,10 +152,7 @@ class Attached:
             if name not in ignored
         ]
         dist._broadcast_coalesced(
-            self._state.group,
-            buffers,
-            self.ddp.broadcast_bucket_size,
-            self._source,
+            self._state.group, buffers, self.ddp.broadcast_bucket_size, self._source
         )
 
     def _after_forward(self, module: Any, args: Any, output: Any) -> Any:
@@ -193,9 +182,7 @@ class Attached:
         if self._images is None:
             images = images_of(args, kwargs)
         else:
-            images = whole_number(
-                "attach: images=", self._images(*args, **kwargs), 0, "a number"
-            )
+            images = whole_number("attach: images=", self._images(*args, **kwargs), 0)
         if images == share.batch == 0:
             return
         most = share.batch // share.micro_steps

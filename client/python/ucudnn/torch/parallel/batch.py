@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 
@@ -15,7 +15,7 @@ _SAYS_HOW_MANY = (
 )
 
 
-def images_of(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> int:
+def images_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """The number of images in a model's arguments: the first dimension of the first
     tensor. Raises InvalidArgument if there is none, or if that tensor is within a
     list of likes whose length is another number, as with a list of images."""

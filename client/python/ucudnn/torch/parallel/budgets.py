@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -17,7 +17,14 @@ from ucudnn.torch.compiled.planning import Choice, Step, between
 from ucudnn.torch.compiled.recording import UNBOUNDED, Recorder
 from ucudnn.torch.devices import Device
 from ucudnn.torch.kept import gradient_bytes, stateful, unchanged
-from ucudnn.torch.profiling import StepProfile, median_ms, occupied, out_of_memory
+from ucudnn.torch.parallel.synchronised import named_synchronised
+from ucudnn.torch.profiling import (
+    StepProfile,
+    bisected,
+    median_ms,
+    occupied,
+    out_of_memory,
+)
 from ucudnn.torch.reserve import without_slack
 
 Loss = Callable[[Any, int], torch.Tensor]
@@ -41,7 +48,7 @@ def check_model(model: Any, loss: Any) -> None:
         )  # fmt: skip
     for name, module in model.named_modules():
         kind = type(module).__name__
-        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+        if named_synchronised(kind):
             raise refuse(
                 "share: model",
                 f"{name or 'the model'} is a {kind}, whose passes wait for other "
@@ -100,9 +107,9 @@ class PlannedSteps:
         self._bound = UNBOUNDED if budget is None else budget
         self._device = device
         self._rows: Optional[bool] = None  # whether the input has one for each image
-        self._recorded: Dict[int, Step] = {}
-        self._choices: Dict[int, Choice] = {}
-        self._measured: Dict[int, float] = {}  # milliseconds
+        self._recorded: dict[int, Step] = {}
+        self._choices: dict[int, Choice] = {}
+        self._measured: dict[int, float] = {}  # milliseconds
         self._largest: Optional[int] = None
 
     def profile(self, batches: Sequence[int]) -> StepProfile:
@@ -137,9 +144,9 @@ class PlannedSteps:
         return self._told()
 
     def _told(self) -> StepProfile:
-        ms: Dict[int, float] = {}
-        bound: Dict[int, float] = {}
-        peak: Dict[int, int] = {}
+        ms: dict[int, float] = {}
+        bound: dict[int, float] = {}
+        peak: dict[int, int] = {}
         for batch, choice in self._choices.items():
             near = min(self._measured, key=lambda b: abs(b - batch), default=None)
             scale = 1e-3
@@ -197,7 +204,9 @@ class PlannedSteps:
     def _record(self, batch: int) -> Step:
         def run(model: Callable[..., Any]) -> None:
             def counted(*arguments: Any, **keywords: Any) -> Any:
-                inputs = [a for a in arguments if isinstance(a, torch.Tensor) and a.dim()]
+                inputs = [
+                    a for a in arguments if isinstance(a, torch.Tensor) and a.dim()
+                ]
                 self._check_rows(batch, len(inputs[0]) if inputs else None)
                 return model(*arguments, **keywords)
 
@@ -257,10 +266,4 @@ class PlannedSteps:
                 f"least that is accepted is {error.least} bytes, for {fits} images",
                 error.least,
             ) from error
-        while ends - fits > 1:
-            middle = (fits + ends) // 2
-            if self._holds(middle):
-                fits = middle
-            else:
-                ends = middle
-        self._largest = fits
+        self._largest = bisected(fits, ends, self._holds)

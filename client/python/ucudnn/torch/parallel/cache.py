@@ -6,13 +6,14 @@ error."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from ucudnn.files import PathLike
 from ucudnn.torch.profiling import StepProfile
@@ -65,24 +66,18 @@ class StepCache:
         except (OSError, ValueError):
             return None
 
-    def write_json(self, step: str, kind: str, told: Dict[str, Any]) -> None:
+    def write_json(self, step: str, kind: str, told: dict[str, Any]) -> None:
         path = self.path(step, kind)
-        if path is not None:
-            keep(path, json.dumps(told, indent=1) + "\n")
-
-
-def keep(path: Path, text: str) -> None:
-    """Replaces the file atomically, in a folder that is made if need be; does nothing
-    where that is not possible."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, delete=False, encoding="utf-8"
-        ) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except OSError:
-        pass
+        if path is None:
+            return
+        text = json.dumps(told, indent=1) + "\n"
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, delete=False, encoding="utf-8"
+            ) as file:
+                file.write(text)
+            os.replace(file.name, path)
 
 
 def _default() -> str:

@@ -4,7 +4,7 @@ value found and what would be accepted."""
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Sequence
+from typing import Any, Sequence
 
 import torch
 import torch.utils.data
@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import SharePlan
+from ucudnn.torch.parallel.synchronised import named_synchronised, synchronised_in
 
 _ONLY_DDP = "a torch.nn.parallel.DistributedDataParallel is accepted"
 _ITSELF = "averages gradients itself: train it without attach, on loss * shares.scale"
@@ -86,7 +87,7 @@ def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
         kind = type(module).__name__
         if isinstance(module, torch.nn.SyncBatchNorm):
             continue
-        if "SyncBatchNorm" in kind or "SyncBN" in kind:
+        if named_synchronised(kind):
             raise refuse(
                 "attach: model",
                 f"{name or 'the model'} is a {kind} of {type(module).__module__}, "
@@ -95,14 +96,10 @@ def refuse_other_statistics(ddp: DistributedDataParallel) -> None:
             )
 
 
-def refuse_unlike_passes(
-    ddp: DistributedDataParallel, plan: SharePlan
-) -> None:
+def refuse_unlike_passes(ddp: DistributedDataParallel, plan: SharePlan) -> None:
     """In each pass SyncBatchNorm waits for all ranks."""
     passes = [share.micro_steps for share in plan.ranks]
-    if max(passes) > 1 and any(
-        isinstance(m, torch.nn.SyncBatchNorm) for m in ddp.modules()
-    ):
+    if max(passes) > 1 and synchronised_in(ddp):
         raise refuse(
             "attach: model",
             f"SyncBatchNorm, where rank {passes.index(max(passes))}'s share takes "
@@ -115,7 +112,7 @@ def refuse_unlike_passes(
 def refuse_shared_gpu(gpus: Sequence[str]) -> None:
     """NCCL cannot join two ranks on one GPU. `gpus` has the unique name of each
     rank's."""
-    seen: Dict[str, int] = {}
+    seen: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
         if gpu in seen:
             raise refuse(
@@ -131,16 +128,10 @@ def refuse_wrapped_loader(loader: Any) -> None:
     """A loader that a framework made deals each rank only some of its batches."""
     for part in (loader, getattr(loader, "batch_sampler", None)):
         owner = type(part).__module__.partition(".")[0]
-        if owner in (
-            "accelerate",
-            "lightning",
-            "pytorch_lightning",
-            "deepspeed",
-        ):
+        if owner in ("accelerate", "lightning", "pytorch_lightning", "deepspeed"):
             raise refuse(
                 "check: loader",
-                f"a {type(part).__name__} of {owner}, which deals batches out "
-                "again",
+                f"a {type(part).__name__} of {owner}, which deals batches out " "again",
                 "the DataLoader itself is accepted: do not pass it to prepare(); "
                 "in Lightning set use_distributed_sampler=False",
             )

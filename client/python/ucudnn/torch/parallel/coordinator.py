@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, List, Mapping, Tuple, Union
+from typing import Any, Mapping, Union
 
 from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
@@ -29,7 +29,7 @@ class PutStep:
     def cluster(self) -> Coordinator:
         return Coordinator(Rest(self._url, timeout=_WITHIN_S))
 
-    def known(self) -> Dict[str, StepProfile]:
+    def known(self) -> dict[str, StepProfile]:
         """The times that are there, by kind of device; none if there is no answer."""
         try:
             kinds = self._kinds(self._fingerprint)
@@ -58,7 +58,7 @@ class PutStep:
         for measured ones."""
         self._put(content, self._fingerprint + _DRIFTED)
 
-    def _plan(self, steps: RankSteps, batch: int) -> Tuple[Any, bool]:
+    def _plan(self, steps: RankSteps, batch: int) -> tuple[Any, bool]:
         """A plan, and whether it is of what this put."""
         put = self._put(steps.content(), self._fingerprint)
         budgets = [told.budget or 0 for told in steps.ranks]
@@ -81,7 +81,7 @@ class PutStep:
         others = [kind for kind in theirs if kind["device_kind"] not in names]
         return self.cluster.put_step(self._name, {"kinds": ours + others}).revision
 
-    def _kinds(self, *fingerprints: str) -> List[Dict[str, Any]]:
+    def _kinds(self, *fingerprints: str) -> list[dict[str, Any]]:
         """What is there of these, as it is put."""
         try:
             kinds = self.cluster.step(self._name).kinds
@@ -117,6 +117,6 @@ def _misfit(plan: JobPlan) -> str:
     return f"the shares of its plan {plan.id}, {batches}, are none that these ranks can have"
 
 
-def _profile(kind: Dict[str, Any]) -> StepProfile:
+def _profile(kind: dict[str, Any]) -> StepProfile:
     ms = {step["batch"]: step["time_us"] / 1000 for step in kind["steps"]}
     return StepProfile(kind["device_kind"], ms, max(ms) if "passes" in kind else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Optional
 
 from ucudnn.torch.parallel.planning import Coordinated, RankShare, SharePlan
 
@@ -62,7 +62,7 @@ class CurrentShares:
         return self._plan.batch
 
     @property
-    def batches(self) -> List[int]:
+    def batches(self) -> list[int]:
         """The images of each rank."""
         return self._plan.batches
 
@@ -73,7 +73,7 @@ class CurrentShares:
         return self._own.micro_steps
 
     @property
-    def budgets(self) -> List[Optional[int]]:
+    def budgets(self) -> list[Optional[int]]:
         """The bytes that each rank's plan keeps to; None: it is not planned, or as much
         as there is."""
         return [share.budget for share in self._plan.ranks]
@@ -108,6 +108,6 @@ class CurrentShares:
         return self._plan.coordinated
 
     @property
-    def reasons(self) -> List[str]:
+    def reasons(self) -> list[str]:
         """Why the shares are what they are, for people."""
         return list(self._plan.reasons)

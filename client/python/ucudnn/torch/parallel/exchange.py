@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Iterable, Optional
 
 import torch
 import torch.distributed as dist
@@ -58,7 +58,7 @@ def exchange_of(
     where = " ".join(["exchange over", ranks.backend, str(unlike), *sorted(kinds)])
     told = ranks.gather(_cached(cache.read_json(step, where)))
     if any(one is None for one in told):
-        held: List[Any] = []
+        held: list[Any] = []
         ready = ranks.agree(lambda: _hold(held, modules, device))
         if ranks.size == 1 or not all(ready):
             return Exchange()
@@ -78,11 +78,11 @@ def _cached(told: Any) -> Optional[Exchange]:
         return None
 
 
-def _hold(held: List[Any], modules: Iterable[Any], device: torch.device) -> bool:
+def _hold(held: list[Any], modules: Iterable[Any], device: torch.device) -> bool:
     """Makes tensors as DDP's buckets and as the modules' buffers. False if there is
     nothing to exchange, or no memory."""
-    parameters: Dict[Any, None] = {}
-    buffers: Dict[Any, None] = {}
+    parameters: dict[Any, None] = {}
+    buffers: dict[Any, None] = {}
     for module in modules:
         if isinstance(module, torch.nn.Module):
             parameters.update((p, None) for p in module.parameters() if p.requires_grad)
@@ -107,8 +107,8 @@ def _hold(held: List[Any], modules: Iterable[Any], device: torch.device) -> bool
 
 def measure(
     group: Any,
-    gradients: List[torch.Tensor],
-    buffers: List[torch.Tensor],
+    gradients: list[torch.Tensor],
+    buffers: list[torch.Tensor],
     device: torch.device,
     unlike: bool,
 ) -> Exchange:
@@ -116,7 +116,7 @@ def measure(
     sums = dist.group.WORLD if group is None else group
     own = narrow(sums) if unlike else sums
 
-    def exchange(buckets: List[torch.Tensor]) -> None:
+    def exchange(buckets: list[torch.Tensor]) -> None:
         works = []
         for bucket in buckets:
             scale(bucket, 0.5)
@@ -140,7 +140,7 @@ def measure(
     return told
 
 
-def _buckets(parameters: List[torch.Tensor]) -> List[Any]:
+def _buckets(parameters: list[torch.Tensor]) -> list[Any]:
     """Types and sizes, in order of the gradients that come last."""
     limits = [dist._DEFAULT_FIRST_BUCKET_BYTES, _BUCKET]
     found, _ = dist._compute_bucket_assignment_by_size(parameters, limits)

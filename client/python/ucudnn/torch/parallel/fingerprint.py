@@ -55,7 +55,6 @@ def _form(tensor: torch.Tensor) -> str:
 
 def _code(code: types.CodeType) -> str:
     constants = [
-        _code(c) if isinstance(c, types.CodeType) else repr(c)
-        for c in code.co_consts
+        _code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts
     ]
     return f"{code.co_code.hex()} {code.co_names} {constants}"

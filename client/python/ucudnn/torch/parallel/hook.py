@@ -2,7 +2,7 @@
 
 # Annotations stay objects here: DDP compares those of a hook.
 import collections
-from typing import Any, Callable, Deque, List, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -39,11 +39,7 @@ class HookState:
     """What the hook of one DDP does with the next gradients."""
 
     def __init__(
-        self,
-        group: Any,
-        then: Optional[Hook],
-        then_state: Any,
-        overlap: bool,
+        self, group: Any, then: Optional[Hook], then_state: Any, overlap: bool
     ) -> None:
         self.group = group
         self.weight: Optional[float] = 0.0  # None: only count() tells it
@@ -54,7 +50,7 @@ class HookState:
         self.on_end: Optional[Callable[[], None]] = None
         self.after_end: Optional[Callable[[], None]] = None
         self._backend = str(dist.get_backend(group))
-        self._pending: List[Tuple[Any, torch.Tensor, Any]] = []
+        self._pending: list[tuple[Any, torch.Tensor, Any]] = []
         self._then = then
         self._then_state = then_state
         # A user's hook averages over the ranks, as all of PyTorch's do.
@@ -144,7 +140,9 @@ class OwnTime:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._begun: Optional[Any] = None
-        self._steps: Deque[Tuple[Any, Any]] = collections.deque(maxlen=_PENDING)
+        self._steps: collections.deque[tuple[Any, Any]] = collections.deque(
+            maxlen=_PENDING
+        )
 
     def forward(self) -> None:
         """A forward pass begins."""
@@ -157,7 +155,7 @@ class OwnTime:
             self._steps.append((self._begun, mark(self._device)))
         self._begun = None
 
-    def take_ms(self) -> List[float]:
+    def take_ms(self) -> list[float]:
         """The times of the steps that the device has finished since the last
         call; does not wait."""
         times = []

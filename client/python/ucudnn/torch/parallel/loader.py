@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, Optional
 
 from torch.utils.data import DataLoader, default_collate
 
@@ -71,7 +71,7 @@ class _Batches:
         self._sampler = sampler
         self._first_step = first_step
 
-    def __iter__(self) -> Iterator[List[int]]:
+    def __iter__(self) -> Iterator[list[int]]:
         for batch in self._sampler.batches(self._first_step):
             yield batch or [0]
 

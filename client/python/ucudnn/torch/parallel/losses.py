@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -54,7 +54,7 @@ class LossCheck:
     other ranks, and rows of the model's output without a gradient. `exchanges` tells
     whether the model itself makes some, as SyncBatchNorm does."""
 
-    def __init__(self, groups: List[Any], exchanges: bool) -> None:
+    def __init__(self, groups: list[Any], exchanges: bool) -> None:
         self._groups = groups
         self._expected = exchanges
         self._between = not any(name in sys.modules for name in _AGREEING)
@@ -103,9 +103,7 @@ class LossCheck:
         if self._steps < _STEPS:
             if self._between:
                 # What DDP itself exchanges as the pass ends does not count.
-                torch.autograd.Variable._execution_engine.queue_callback(
-                    self._set_mark
-                )
+                torch.autograd.Variable._execution_engine.queue_callback(self._set_mark)
         elif self._exchanges:
             self._warn(
                 f"there were {self._exchanges} exchanges among the ranks in "
@@ -150,7 +148,7 @@ class LossCheck:
         )
 
 
-def groups_of(group: Any) -> List[Any]:
+def groups_of(group: Any) -> list[Any]:
     """A process group and the default one."""
     default = dist.group.WORLD
     return [group] if group is default else [group, default]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Callable, Mapping, Optional, Sequence
 
 from ucudnn.errors import NoPlan
 from ucudnn.torch.devices import Device
@@ -26,7 +26,7 @@ class Measuring:
         self,
         ranks: Ranks,
         device: Device,
-        profile: Callable[[List[int]], StepProfile],
+        profile: Callable[[list[int]], StepProfile],
         *,
         name: str = "",
         cache: Optional[StepCache] = None,
@@ -44,7 +44,7 @@ class Measuring:
         cached = ranks.gather(mine if mine.ms else known.get(device.kind, mine))
         self._name = name
         self.kinds = [measured.kind for measured in cached]
-        self._known: Dict[str, StepProfile] = {}
+        self._known: dict[str, StepProfile] = {}
         for measured in cached:
             self._add(measured)
         self.measured_here = 0  # batches, on all ranks
@@ -54,9 +54,7 @@ class Measuring:
         told = [self._known[kind] for kind in self.kinds]
         return RankSteps(told, self._idle, self._micro_steps)
 
-    def plan(
-        self, batch: int, first: Optional[Sequence[int]] = None
-    ) -> SharePlan:
+    def plan(self, batch: int, first: Optional[Sequence[int]] = None) -> SharePlan:
         """Plans from a few batches (`first`, or a default around the even share),
         measures what was planned, and plans again until all of the plan is
         measured."""
@@ -79,7 +77,7 @@ class Measuring:
         steps = self.steps()
         return self._ranks.from_first(lambda: steps.plan(batch))
 
-    def _larger(self, batch: int) -> Dict[str, Set[int]]:
+    def _larger(self, batch: int) -> dict[str, set[int]]:
         """Batches to measure, where those that were cannot sum to the mini-batch."""
         if not self._idle and not all(told.times for told in self._known.values()):
             return {}  # no more of others would help
@@ -89,11 +87,11 @@ class Measuring:
             if not told.ends and told.most < batch
         }
 
-    def _unmeasured(self, plan: SharePlan, batch: int) -> Dict[str, Set[int]]:
+    def _unmeasured(self, plan: SharePlan, batch: int) -> dict[str, set[int]]:
         """What the plan uses without having been measured; larger batches of
         ranks that would wait for others with the largest that was, and smaller
         ones of ranks that others would wait for with the smallest."""
-        missing: Dict[str, Set[int]] = {kind: set() for kind in self.kinds}
+        missing: dict[str, set[int]] = {kind: set() for kind in self.kinds}
         most = batch - self._ranks.size + 1
         for share, kind in zip(plan.ranks, self.kinds):
             known = self._known[kind]
@@ -112,14 +110,13 @@ class Measuring:
         new = {k: b - set(self._known[k].ms) for k, b in missing.items()}
         return {kind: batches for kind, batches in new.items() if batches}
 
-    def _measure(self, wanted: Dict[str, Set[int]]) -> None:
+    def _measure(self, wanted: dict[str, set[int]]) -> None:
         kind = self._device.kind
         known = self._known[kind]
         batches = sorted(
             b
             for b in wanted.get(kind, set())
-            if b not in known.ms
-            and (known.largest is None or b < known.largest)
+            if b not in known.ms and (known.largest is None or b < known.largest)
         )
         if known.ms and len(batches) > 1 and batches[0] == 1:
             del batches[0]  # may fail, so it is measured alone
@@ -160,7 +157,7 @@ class Measuring:
         )
 
 
-def starting_batches(batch: int, ranks: int) -> List[int]:
+def starting_batches(batch: int, ranks: int) -> list[int]:
     """The first batches to measure: parts of the even share."""
     even = -(-batch // ranks)
     least = max(1, min(2, batch // ranks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from ucudnn.cluster import PlanRequest
 from ucudnn.errors import NoPlan
@@ -43,10 +43,10 @@ class Coordinated:
 class SharePlan:
     """The shares of all ranks. Times are of what ranks compute, without exchanges."""
 
-    ranks: List[RankShare]
+    ranks: list[RankShare]
     predicted_ms: Optional[float]  # of the slowest rank
     even_ms: Optional[float]  # the same with even shares; None: not known
-    reasons: List[str]
+    reasons: list[str]
     exchange: Exchange = field(default_factory=Exchange)
     coordinated: Optional[Coordinated] = None
 
@@ -55,7 +55,7 @@ class SharePlan:
         return sum(rank.batch for rank in self.ranks)
 
     @property
-    def batches(self) -> List[int]:
+    def batches(self) -> list[int]:
         return [rank.batch for rank in self.ranks]
 
 
@@ -94,29 +94,35 @@ class RankSteps:
         except NoPlan:
             return None
 
-    def kinds(self) -> List[str]:
+    def kinds(self) -> list[str]:
         """Each rank's kind of device, apart where the same kind has other times."""
-        known: Dict[str, StepProfile] = {}
+        known: dict[str, StepProfile] = {}
         names = []
         for rank, told in enumerate(self.ranks):
             same = known.setdefault(told.kind, told) == told
             names.append(told.kind if same else f"{told.kind} of rank {rank}")
         return names
 
-    def content(self) -> Dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """As docs/steps.md has it."""
         by_name = dict(zip(self.kinds(), self.ranks))
-        return {"kinds": [self._kind(n, told) for n, told in by_name.items() if told.times]}
+        return {
+            "kinds": [self._kind(n, told) for n, told in by_name.items() if told.times]
+        }
 
-    def _kind(self, name: str, told: StepProfile) -> Dict[str, Any]:
-        kind: Dict[str, Any] = {"device_kind": name}
+    def _kind(self, name: str, told: StepProfile) -> dict[str, Any]:
+        kind: dict[str, Any] = {"device_kind": name}
         if self.least is not None:
             kind["least"] = self.least
         if told.ends:
             kind["passes"] = self.micro_steps or _ANY_PASSES
         # Whole nanoseconds, as coordinators answer.
         kind["steps"] = [
-            {"batch": b, "time_us": round(ms * 1000, 3), "peak_bytes": told.peak.get(b, 0)}
+            {
+                "batch": b,
+                "time_us": round(ms * 1000, 3),
+                "peak_bytes": told.peak.get(b, 0),
+            }
             for b, ms in told.times.items()
         ]
         return kind
@@ -147,7 +153,7 @@ class RankSteps:
             return self.given(evenly) or plan
         return plan
 
-    def _able(self) -> List[int]:
+    def _able(self) -> list[int]:
         """The ranks whose memory holds an image."""
         return [rank for rank, told in enumerate(self.ranks) if told.times]
 
@@ -185,7 +191,7 @@ class RankSteps:
         even_ms = None if even is None else even / 1000
         return SharePlan(ranks, answer.time_us / 1000, even_ms, reasons)
 
-    def _idle_note(self, plan: SharePlan) -> List[str]:
+    def _idle_note(self, plan: SharePlan) -> list[str]:
         best = replace(self, idle=True)._solved(plan.batch)
         left_out = [r for r, share in enumerate(best.ranks) if share.batch == 0]
         if best.predicted_ms is None or plan.predicted_ms is None or not left_out:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 import torch.distributed as dist
 
@@ -29,22 +29,20 @@ class Ranks:
         self.rank: int = dist.get_rank(group)
         self.size: int = dist.get_world_size(group)
         if self.rank < 0:
-            raise refuse(
-                "share: group", "one without this rank", "its own is accepted"
-            )
+            raise refuse("share: group", "one without this rank", "its own is accepted")
         self.backend: str = str(dist.get_backend(group))
         self._control = group
         # A group of some ranks cannot be made without the others.
         if self.backend != "gloo" and group is None:
             self._control = dist.new_group(backend="gloo")
 
-    def gather(self, value: _Value) -> List[_Value]:
+    def gather(self, value: _Value) -> list[_Value]:
         """Every rank's value, by rank."""
-        values: List[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value, group=self._control)
         return values
 
-    def agree(self, compute: Callable[[], _Value]) -> List[_Value]:
+    def agree(self, compute: Callable[[], _Value]) -> list[_Value]:
         """Every rank's result of `compute`, by rank. If it fails on one rank, it
         fails on all, so that none waits for another."""
         failure: Optional[Exception] = None

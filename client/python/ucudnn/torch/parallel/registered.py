@@ -6,7 +6,7 @@ import socket
 import threading
 import weakref
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ucudnn.cluster import JobPlan
 from ucudnn.coordinator import Coordinator
@@ -16,7 +16,7 @@ from ucudnn.torch.checks import warn
 from ucudnn.torch.devices import Device
 from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
-from ucudnn.torch.parallel.sources import Source, StepLog, drifts
+from ucudnn.torch.parallel.sources import StepLog, TimesSource, drifts
 
 _LAST_WORDS_S = 10.0
 _POLL_S = 0.02
@@ -28,7 +28,7 @@ def begin_job(
     """Collective: this rank of a job that follows `plan`, which rank 0 has. None on
     all ranks, and a warning, if the coordinator does not let us register one."""
     places = ranks.gather(RankDevice(own.kind, own.gpu, socket.gethostname()))
-    registered: List[RunningJob] = []
+    registered: list[RunningJob] = []
 
     def register() -> Optional[str]:
         assert plan is not None
@@ -46,7 +46,7 @@ def begin_job(
     return registered[0] if registered else cluster.join_job(key, ranks.rank)
 
 
-class RegisteredSource(Source):
+class RegisteredSource(TimesSource):
     """Shares of a coordinator's plan for a step that was put. Each rank reports what
     its steps take. replan() adopts what the coordinator offers, on all ranks or on none:
     without a rank that is silent or whose node is drained, or other shares because
@@ -66,23 +66,16 @@ class RegisteredSource(Source):
         tolerance: float,
     ) -> None:
         """`put` stores the step's content under its name, on rank 0."""
-        self._ranks = ranks
+        super().__init__(ranks, plan, steps, tolerance)
         self._job = job
-        self._plan = plan
-        self._steps = steps
         self._put = put
-        self._tolerance = tolerance
-        self._log = StepLog()
         self._talk = _Talk(job)
         self._talk.start()
         # When nobody uses the shares any more, or the program ends.
         self._end = weakref.finalize(self, _Talk.end, self._talk)
 
-    def plan(self) -> SharePlan:
-        return self._plan
-
     def report(self, ms: float) -> None:
-        self._log.add(ms)
+        super().report(ms)
         self._job.report(ms, wait=False)
 
     def replan(self) -> Optional[SharePlan]:
@@ -101,14 +94,11 @@ class RegisteredSource(Source):
     def _answer(self, offer: Offer) -> Optional[SharePlan]:
         """All ranks decide alike, from what rank 0 told."""
         batches = [rank.batch for rank in offer.plan.ranks]
-        plan = None
         why = self._refusal(batches)
-        if not why:
-            plan = self._steps.given(batches)
-            if plan is None:
-                why = f"the ranks cannot compute {batches} images"
+        plan = None if why else self._steps.given(batches)
         if plan is None:
             if self._ranks.rank == 0:
+                why = why or f"the ranks cannot compute {batches} images"
                 self._job.refuse(offer, why)
                 warn(
                     f"refresh: revision {offer.revision} ({offer.reason}) is not "
@@ -119,7 +109,7 @@ class RegisteredSource(Source):
             self._job.accept(offer)
         else:
             self._job.follow(offer.revision)
-        self._log.clear()
+        self._log = StepLog()
         note = f"revision {offer.revision}, plan {offer.plan.id}: {offer.reason}"
         self._plan = replace(
             plan,
@@ -129,7 +119,7 @@ class RegisteredSource(Source):
         )
         return self._plan
 
-    def _refusal(self, batches: List[int]) -> str:
+    def _refusal(self, batches: list[int]) -> str:
         """Why the job cannot have these shares; empty if it can."""
         if len(batches) != self._ranks.size:
             return f"it is of {len(batches)} ranks; {self._ranks.size} are accepted"
@@ -150,9 +140,7 @@ class RegisteredSource(Source):
         worst = {
             kind: max(f for f, k in zip(factors, kinds) if k == kind) for kind in kinds
         }
-        self._steps = self._steps.scaled([worst[kind] for kind in kinds])
-        # The steps were seen to last this long, so that is what they last now.
-        self._log.clear()
+        self._last_now(self._steps.scaled([worst[kind] for kind in kinds]))
         if self._ranks.rank == 0:
             put, content = self._put, self._steps.content()
             self._talk.errand = lambda: put(content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 import torch
 from torch.utils.data import DistributedSampler
@@ -22,11 +22,7 @@ class ShareSampler(DistributedSampler):
     rank's `shares.batch` of each."""
 
     def __init__(
-        self,
-        dataset: Any,
-        shares: CurrentShares,
-        shuffle: bool = True,
-        seed: int = 0,
+        self, dataset: Any, shares: CurrentShares, shuffle: bool = True, seed: int = 0
     ) -> None:
         try:
             images = len(dataset)
@@ -63,7 +59,7 @@ class ShareSampler(DistributedSampler):
         """Begins with step `step` of epoch `epoch`: call it before each epoch, on
         all ranks alike. Resuming may use other shares or another number of ranks
         than before, but the same mini-batch and seed."""
-        whole_number("set_epoch: step", step, 0, "a whole number from 0 up")
+        whole_number("set_epoch: step", step, 0)
         if step > self.steps:
             raise refuse(
                 "set_epoch: step",
@@ -73,18 +69,15 @@ class ShareSampler(DistributedSampler):
         self.epoch = epoch
         self.first_step = step
 
-    def order(self) -> List[int]:
+    def order(self) -> list[int]:
         """The epoch's order of all images."""
         if not self.shuffle:
             return list(range(self._images))
         generator = torch.Generator()
         generator.manual_seed(self.seed + self.epoch)
-        order: List[int] = torch.randperm(
-            self._images, generator=generator
-        ).tolist()
-        return order
+        return torch.randperm(self._images, generator=generator).tolist()
 
-    def batches(self, first_step: int) -> Iterator[List[int]]:
+    def batches(self, first_step: int) -> Iterator[list[int]]:
         """This rank's images of each step from `first_step` on; empty lists if
         it is idle."""
         order = self.order()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Iterator, Optional, Tuple
+from typing import Any, Callable, ContextManager, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -94,9 +94,7 @@ class Shares(CurrentShares):
         ddp = checks.ddp_of(model)
         if self._attached is not None:
             raise refuse(
-                "attach: model",
-                "a second one",
-                "one model of the shares is accepted",
+                "attach: model", "a second one", "one model of the shares is accepted"
             )
         if loader is not None:
             self.check(loader)
@@ -158,11 +156,7 @@ class Shares(CurrentShares):
         return ShareSampler(dataset, self, shuffle, seed)
 
     def loader(
-        self,
-        dataset: Any,
-        shuffle: bool = True,
-        seed: int = 0,
-        **options: Any,
+        self, dataset: Any, shuffle: bool = True, seed: int = 0, **options: Any
     ) -> ShareLoader:
         """A loader that follows the shares where they change, and that serves an
         idle rank. `options` are DataLoader's. See ShareLoader."""
@@ -238,14 +232,11 @@ class Shares(CurrentShares):
                 f"a tensor of shape {tuple(rows.shape)}",
                 f"one with {self.batch} rows, this rank's share, is accepted",
             )
-        gathered: torch.Tensor = Gathered.apply(
+        return Gathered.apply(
             rows, self.first_image, self.global_batch, self._ranks.group
         )
-        return gathered
 
-    def _part_of_all(
-        self, place: str, n: Any
-    ) -> Tuple[torch.Tensor, torch.Tensor]:
+    def _part_of_all(self, place: str, n: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """This rank's part of the sum of all ranks' n, and the sum."""
         own = torch.as_tensor(
             n, dtype=torch.float64, device=self._device.device
@@ -279,9 +270,7 @@ class Shares(CurrentShares):
             times = self._needs_attached("report").own_time.take_ms()
         else:
             if not 0 <= ms < float("inf"):
-                raise refuse(
-                    "report: ms", ms, "a time from 0 up is accepted"
-                )
+                raise refuse("report: ms", ms, "a time from 0 up is accepted")
             times = [ms]
         for time in times:
             self._source.report(time)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 import torch
 
 from ucudnn.files import PathLike
-from ucudnn.profiles import Times, csv_of
+from ucudnn.profiles import Times
 from ucudnn.running import RunningJob
 from ucudnn.sizes import Size
 from ucudnn.torch.checks import refuse, warn, whole_number
 from ucudnn.torch.devices import Device, find_device
 from ucudnn.torch.kept import stateful
-from ucudnn.torch.parallel.budgets import (
-    Loss,
-    PlannedSteps,
-    budget_of,
-    check_model,
-)
+from ucudnn.torch.parallel.budgets import Loss, PlannedSteps, budget_of, check_model
 from ucudnn.torch.parallel.cache import StepCache
 from ucudnn.torch.parallel.checks import refuse_shared_gpu, same_on_all_ranks
 from ucudnn.torch.parallel.coordinator import PutStep
@@ -31,12 +26,7 @@ from ucudnn.torch.parallel.planning import Coordinated, RankSteps, SharePlan
 from ucudnn.torch.parallel.ranks import Ranks
 from ucudnn.torch.parallel.registered import RegisteredSource, begin_job
 from ucudnn.torch.parallel.shares import Shares
-from ucudnn.torch.parallel.sources import (
-    SessionSource,
-    Source,
-    TimesSource,
-    worth_changing,
-)
+from ucudnn.torch.parallel.sources import SessionSource, TimesSource, worth_changing
 from ucudnn.torch.profiling import Step, StepProfile, profile
 
 _TRIALS = 3  # of measuring the batches that ranks would get
@@ -112,20 +102,13 @@ def share(
     least; what `step` or `loss` raises.
     """
     ranks = Ranks(group)
-    given = {
-        "step": step,
-        "model": model,
-        "times": times,
-        "session": session,
-    }
+    given = {"step": step, "model": model, "times": times, "session": session}
     sources = [key for key, value in given.items() if value is not None]
 
     def checked() -> Device:
-        whole_number("share: batch", batch, 1, "a whole number from 1 up")
+        whole_number("share: batch", batch, 1)
         if micro_steps is not None:
-            whole_number(
-                "share: micro_steps", micro_steps, 1, "a whole number from 1 up"
-            )
+            whole_number("share: micro_steps", micro_steps, 1)
         if len(sources) != 1:
             raise refuse(
                 "share",
@@ -154,9 +137,7 @@ def share(
             )
         if step is not None and not callable(step):
             raise refuse(
-                "share: step",
-                repr(step),
-                "a function of a batch size is accepted",
+                "share: step", repr(step), "a function of a batch size is accepted"
             )
         return find_device(device, kind)
 
@@ -207,7 +188,7 @@ def share(
         known = [
             n for n, d in zip(sizes, devices) if d.kind == own.kind and n is not None
         ]
-        planned: List[PlannedSteps] = []
+        planned: list[PlannedSteps] = []
         ranks.agree(
             lambda: planned.append(
                 PlannedSteps(
@@ -232,8 +213,9 @@ def share(
     job = None
     if put is not None:
         plan, job = _coordinated(ranks, own, put, steps, plan)
-    source: Source = TimesSource(ranks, plan, steps, drift_tolerance)
-    if put is not None and job is not None:
+    if put is None or job is None:
+        source = TimesSource(ranks, plan, steps, drift_tolerance)
+    else:
         source = RegisteredSource(
             ranks, job, plan, steps, put.put_drifted, drift_tolerance
         )
@@ -242,7 +224,7 @@ def share(
 
 def _coordinated(
     ranks: Ranks, own: Device, put: PutStep, steps: RankSteps, here: SharePlan
-) -> Tuple[SharePlan, Optional[RunningJob]]:
+) -> tuple[SharePlan, Optional[RunningJob]]:
     """The shares of the coordinator's plan, and this rank's part of the job; those
     planned here, with the reason, where it has none."""
     made = ranks.from_first(lambda: put.plan(steps, here.batch))
@@ -299,7 +281,7 @@ def _planned(
     planned: PlannedSteps,
     batch: int,
     batches: Optional[Sequence[int]],
-) -> Tuple[SharePlan, RankSteps]:
+) -> tuple[SharePlan, RankSteps]:
     measuring = Measuring(ranks, own, planned.profile, micro_steps=1)
     plan = measuring.plan(batch, batches)
     for _ in range(_TRIALS):
@@ -314,12 +296,12 @@ def _planned(
 
 
 def _timed(
-    devices: List[Device],
+    devices: list[Device],
     times: TimesOfKinds,
     batch: int,
     idle: bool,
     micro_steps: Optional[int],
-) -> Tuple[SharePlan, RankSteps]:
+) -> tuple[SharePlan, RankSteps]:
     by_kind = _by_kind(times)
     told = []
     for rank, found in enumerate(devices):
@@ -335,15 +317,11 @@ def _timed(
     return steps.plan(batch), steps
 
 
-def _by_kind(times: TimesOfKinds) -> Dict[str, Dict[int, float]]:
+def _by_kind(times: TimesOfKinds) -> dict[str, dict[int, float]]:
     if isinstance(times, Mapping):
         return {kind: dict(of_kind) for kind, of_kind in times.items()}
-    by_kind: Dict[str, Dict[int, float]] = {}
-    rows = (
-        times.rows
-        if isinstance(times, Times)
-        else Times.from_csv(csv_of(times), str(times)).rows
-    )
+    by_kind: dict[str, dict[int, float]] = {}
+    rows = (times if isinstance(times, Times) else Times.read(times)).rows
     models = {row.model for row in rows}
     if len(models) > 1:
         raise refuse(

@@ -6,7 +6,7 @@ import abc
 import collections
 import statistics
 from dataclasses import replace
-from typing import Any, Deque, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.parallel.planning import (
@@ -52,8 +52,8 @@ class StepLog:
     """One rank's step times under the current shares."""
 
     def __init__(self) -> None:
-        self._first: List[float] = []
-        self._last: Deque[float] = collections.deque(maxlen=_LAST)
+        self._first: list[float] = []
+        self._last: collections.deque[float] = collections.deque(maxlen=_LAST)
         self._count = 0
 
     def add(self, ms: float) -> None:
@@ -65,22 +65,15 @@ class StepLog:
         else:
             self._last.append(ms)
 
-    def clear(self) -> None:
-        self._first.clear()
-        self._last.clear()
-        self._count = 0
-
     def times(self) -> Optional[StepTimes]:
         """None until there are enough steps of both."""
         if len(self._last) < _FIRST:
             return None
         recent = list(self._last)[-_FIRST:]
-        return StepTimes(
-            statistics.median(self._first), statistics.median(recent)
-        )
+        return StepTimes(statistics.median(self._first), statistics.median(recent))
 
 
-def drifts(times: List[Optional[StepTimes]], tolerance: float) -> List[float]:
+def drifts(times: list[Optional[StepTimes]], tolerance: float) -> list[float]:
     """By what factor each rank's steps became longer or shorter than its first
     ones; 1 within the tolerance. All 1 until every rank has enough steps."""
     if any(t is None or t.first_ms <= 0 for t in times):
@@ -104,11 +97,7 @@ class TimesSource(Source):
     same factor; the shares change if that makes steps 2 % shorter."""
 
     def __init__(
-        self,
-        ranks: Ranks,
-        plan: SharePlan,
-        steps: RankSteps,
-        tolerance: float,
+        self, ranks: Ranks, plan: SharePlan, steps: RankSteps, tolerance: float
     ) -> None:
         self._ranks = ranks
         self._plan = plan
@@ -131,9 +120,7 @@ class TimesSource(Source):
         plan, same = self._ranks.from_first(
             lambda: (steps.plan(now.batch), steps.given(now.batches))
         )
-        # The steps were seen to last this long, so that is what they last now.
-        self._steps = steps
-        self._log.clear()
+        self._last_now(steps)
         if not worth_changing(plan, same):
             return None
         notes = [
@@ -141,10 +128,13 @@ class TimesSource(Source):
             for rank, f in enumerate(factors)
             if f != 1
         ]
-        self._plan = replace(
-            plan, reasons=plan.reasons + notes, exchange=now.exchange
-        )
+        self._plan = replace(plan, reasons=plan.reasons + notes, exchange=now.exchange)
         return self._plan
+
+    def _last_now(self, steps: RankSteps) -> None:
+        """What ranks were seen to take, from which on they may drift again."""
+        self._steps = steps
+        self._log = StepLog()
 
 
 class SessionSource(Source):
@@ -176,16 +166,11 @@ class SessionSource(Source):
         session = self._session
         ranks = self._ranks.gather(
             RankShare(
-                session.batch,
-                session.first_image,
-                1,
-                session.predicted_ms or None,
+                session.batch, session.first_image, 1, session.predicted_ms or None
             )
         )
         reasons = [f"{session.source}: {session.reason}", *session.notes]
-        return SharePlan(
-            ranks, session.predicted_step_ms or None, None, reasons
-        )
+        return SharePlan(ranks, session.predicted_step_ms or None, None, reasons)
 
     def report(self, ms: float) -> None:
         self._session.report_step(ms)

@@ -48,15 +48,20 @@ def scaled(gradient: torch.Tensor, factor: Any, divide: bool) -> torch.Tensor:
     return gradient / factor if divide else gradient * factor
 
 
+def synchronised_in(model: torch.nn.Module) -> list[torch.nn.SyncBatchNorm]:
+    return [m for m in model.modules() if isinstance(m, torch.nn.SyncBatchNorm)]
+
+
+def named_synchronised(name: str) -> bool:
+    """Whether a class of this name synchronises statistics, as those of others do."""
+    return "SyncBatchNorm" in name or "SyncBN" in name
+
+
 def weigh_synchronised(model: torch.nn.Module, factor: Factor) -> None:
     """Weighs the gradients within each SyncBatchNorm of a model."""
-    for module in model.modules():
-        if not isinstance(module, torch.nn.SyncBatchNorm):
-            continue
+    for module in synchronised_in(model):
         # The compiler would keep the factor of the step that it compiles.
-        module.register_forward_pre_hook(
-            torch.compiler.disable(_entering(factor))
-        )
+        module.register_forward_pre_hook(torch.compiler.disable(_entering(factor)))
         module.register_forward_hook(torch.compiler.disable(_leaving(factor)))
         # Its own parameters' gradients are taken between the two.
         for parameter in module.parameters(recurse=False):

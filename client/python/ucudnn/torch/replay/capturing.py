@@ -9,7 +9,6 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 import torch
 
-
 # What other threads do meanwhile, such as a DataLoader's that pins memory, neither
 # fails nor ends the capture.
 _MODE = "thread_local"

@@ -5,7 +5,7 @@ it was captured."""
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import torch
 from torch.utils._pytree import tree_flatten
@@ -28,17 +28,17 @@ class Touched(NamedTuple):
     """The parameters whose gradients a step changes: it makes new ones, or adds to
     those that are there."""
 
-    made: List[torch.Tensor]
-    added: List[torch.Tensor]
+    made: list[torch.Tensor]
+    added: list[torch.Tensor]
 
 
-def optimizers_of(objects: Iterable[Any]) -> List[torch.optim.Optimizer]:
+def optimizers_of(objects: Iterable[Any]) -> list[torch.optim.Optimizer]:
     return [one for one in objects if isinstance(one, torch.optim.Optimizer)]
 
 
-def parameters_of(objects: Iterable[Any]) -> List[torch.Tensor]:
+def parameters_of(objects: Iterable[Any]) -> list[torch.Tensor]:
     """Those of models and of optimizers, each once."""
-    found: Dict[int, torch.Tensor] = {}
+    found: dict[int, torch.Tensor] = {}
     for one in objects:
         if isinstance(one, torch.nn.Module):
             found.update((id(p), p) for p in one.parameters())
@@ -48,9 +48,7 @@ def parameters_of(objects: Iterable[Any]) -> List[torch.Tensor]:
     return list(found.values())
 
 
-def touched_by(
-    run: Callable[[], Any], parameters: Sequence[torch.Tensor]
-) -> Touched:
+def touched_by(run: Callable[[], Any], parameters: Sequence[torch.Tensor]) -> Touched:
     """Holds no gradients, which would keep the memory of those let go."""
     before = [
         None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
@@ -70,7 +68,7 @@ def touched_by(
     return touched
 
 
-def state_of(objects: Iterable[Any]) -> List[State]:
+def state_of(objects: Iterable[Any]) -> list[State]:
     return [
         State(optimizer, parameter, name, value)
         for optimizer in optimizers_of(objects)
@@ -80,7 +78,7 @@ def state_of(objects: Iterable[Any]) -> List[State]:
     ]
 
 
-def numbers_of(objects: Iterable[Any]) -> List[Any]:
+def numbers_of(objects: Iterable[Any]) -> list[Any]:
     """What optimizers, scalers and schedulers keep in Python, not in tensors."""
     return [
         leaf
@@ -98,7 +96,7 @@ class Carried:
         self._made = [(p, p.grad) for p in touched.made]
         self._added = [(p, p.grad) for p in touched.added]
         self._state = state_of(objects)
-        self._options: List[Tuple[Dict[str, Any], str, Any]] = [
+        self._options: list[tuple[dict[str, Any], str, Any]] = [
             (group, name, value)
             for optimizer in optimizers_of(objects)
             for group in optimizer.param_groups
@@ -106,7 +104,7 @@ class Carried:
             if name != "params"
         ]
 
-    def away(self) -> List[State]:
+    def away(self) -> list[State]:
         """The state that is elsewhere now, as after load_state_dict, or nowhere."""
         return [one for one in self._state if one.now is not one.tensor]
 
@@ -133,8 +131,7 @@ class Carried:
         """Whether optimizers' options, such as a learning rate, are not as
         captured."""
         return any(
-            not _same(group.get(name), value)
-            for group, name, value in self._options
+            not _same(group.get(name), value) for group, name, value in self._options
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import torch
 
@@ -11,7 +11,7 @@ from ucudnn.torch.kept import reachable
 
 _NUMBERS = frozenset((bool, int, float, complex, str, type(None)))
 
-Fact = Tuple[str, str, Any]  # whose, its name, and what is compared
+Fact = tuple[str, str, Any]  # whose, its name, and what is compared
 
 
 class Frozen:
@@ -39,10 +39,10 @@ class Frozen:
 
 def _facts(
     step: Callable[..., Any], objects: Sequence[Any]
-) -> Tuple[List[Fact], List[Any]]:
+) -> tuple[list[Fact], list[Any]]:
     """Also what the facts name by id, which lives as long as they do."""
-    facts: List[Fact] = []
-    held: List[Any] = []
+    facts: list[Fact] = []
+    held: list[Any] = []
 
     def tensor(whose: str, name: str, one: torch.Tensor) -> None:
         held.append(one)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -14,13 +14,11 @@ class _Part(NamedTuple):
     """An argument, taken apart."""
 
     place: str
-    leaves: List[Any]
+    leaves: list[Any]
     shape: Any  # lists, tuples and dictionaries without their items
 
 
-def _parts(
-    arguments: Sequence[Any], keywords: Mapping[str, Any]
-) -> List[_Part]:
+def _parts(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[_Part]:
     named = [(f"argument {i}", value) for i, value in enumerate(arguments)]
     named += [(name, keywords[name]) for name in sorted(keywords)]
     return [_Part(name, *tree_flatten(value)) for name, value in named]
@@ -44,22 +42,20 @@ class Inputs:
         ]
         values = [tree_unflatten(part.leaves, part.shape) for part in self._parts]
         count = len(arguments)
-        self.arguments: Tuple[Any, ...] = tuple(values[:count])
-        self.keywords: Dict[str, Any] = dict(zip(sorted(keywords), values[count:]))
+        self.arguments: tuple[Any, ...] = tuple(values[:count])
+        self.keywords: dict[str, Any] = dict(zip(sorted(keywords), values[count:]))
 
     def take(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         """Copies the tensors of a call, on the current stream. Refuses others than
         the example's kinds, and other values of what is no tensor."""
-        if len(arguments) != len(self.arguments) or set(keywords) != set(
-            self.keywords
-        ):
+        if len(arguments) != len(self.arguments) or set(keywords) != set(self.keywords):
             raise refuse(
                 "memory: the step",
                 _listed(arguments, keywords),
                 f"{_listed(self.arguments, self.keywords)} are accepted, as in the "
                 "example that was captured",
             )
-        copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         for part, given in zip(self._parts, _parts(arguments, keywords)):
             if given.shape != part.shape:
                 raise _refusal(part.place, str(given.shape), str(part.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 
@@ -40,7 +40,7 @@ class Replay:
         step: Callable[..., Any],
         run: Callable[[], Any],
         inputs: Inputs,
-        objects: List[Any],
+        objects: list[Any],
         device: torch.device,
     ) -> None:
         """`run` runs the step under its plan, with `inputs`. Afterwards all is as
@@ -62,9 +62,7 @@ class Replay:
     def captured(self) -> bool:
         return self._carried is not None
 
-    def __call__(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> Any:
+    def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         self._inputs.take(arguments, keywords)
         if self._carried is not None:
             self._follow()
@@ -144,7 +142,7 @@ class Replay:
 
 
 def _warm_up(
-    run: Callable[[], Any], objects: List[Any], capturing: Capturing
+    run: Callable[[], Any], objects: list[Any], capturing: Capturing
 ) -> Touched:
     capturing.give_back()
     for _ in range(_WARM_UP):
@@ -154,7 +152,7 @@ def _warm_up(
 
 
 def _captured(
-    run: Callable[[], Any], objects: List[Any], capturing: Capturing
+    run: Callable[[], Any], objects: list[Any], capturing: Capturing
 ) -> Captured:
     numbers = numbers_of(objects)
     known = {id(one.tensor) for one in state_of(objects)}

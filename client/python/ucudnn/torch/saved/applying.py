@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -13,15 +13,15 @@ from ucudnn.torch.saved.origins import Looks
 from ucudnn.torch.saved.recorded import Kind, changed_in_place, kept
 from ucudnn.torch.saved.script import Action, Script
 from ucudnn.torch.saved.storages import bytes_of, flat, key_of, weak_reference
-from ucudnn.torch.saved.watching import in_backward
+from ucudnn.torch.saved.watching import refuse_in_backward
 
 # What a hook expects and does: the size and type of the tensor that is saved,
 # none for one that is needed; and what it is with the actions, none for one that
 # the plan leaves alone.
-_Hook = Tuple[
-    Optional[Tuple[int, ...]],
+_Hook = tuple[
+    Optional[tuple[int, ...]],
     Optional[torch.dtype],
-    Optional[Tuple[Kind, List[Action]]],
+    Optional[tuple[Kind, list[Action]]],
 ]
 _END: _Hook = ((), None, None)  # no tensor is so
 
@@ -32,7 +32,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.peak = 0
-        self._seen: Dict[Any, Tuple[Any, int]] = {}
+        self._seen: dict[Any, tuple[Any, int]] = {}
 
     def saw(self, tensor: torch.Tensor) -> None:
         reference = weak_reference(tensor)
@@ -81,7 +81,7 @@ class Applier:
         self._saves = [kind for kind in script.kinds if kind.saves]  # by pack
         self._quick = self._hooks_of(script)
         self._hooks = self._quick
-        self._acts: Dict[str, Callable[[int], None]] = {
+        self._acts: dict[str, Callable[[int], None]] = {
             "copy": self._copy, "free": self._drop, "fetch": self._fetch,
             "recompute": self._recompute, "drop": self._drop,
             "forget": self._forget,
@@ -93,17 +93,17 @@ class Applier:
         self.unlike = ""
         self.outdated = False  # its recipes no longer hold
         self._follows = True
-        self._held: Dict[int, torch.Tensor] = {}  # elements, by storage
-        self._versions: Dict[int, int] = {}
+        self._held: dict[int, torch.Tensor] = {}  # elements, by storage
+        self._versions: dict[int, int] = {}
         # By storage: its key, version and shift when it was saved first.
-        self._whose: Dict[int, Tuple[int, int, int]] = {}
-        self._copying: Dict[int, bool] = {}
-        self._arriving: Dict[int, bool] = {}
-        self._away: Set[int] = set()  # whole on the host
-        self._stays: Set[int] = set()  # what this step makes otherwise
+        self._whose: dict[int, tuple[int, int, int]] = {}
+        self._copying: dict[int, bool] = {}
+        self._arriving: dict[int, bool] = {}
+        self._away: set[int] = set()  # whole on the host
+        self._stays: set[int] = set()  # what this step makes otherwise
         self._looks = Looks([origin for _, origin, _ in self._again])
 
-    def _hooks_of(self, script: Script) -> List[_Hook]:
+    def _hooks_of(self, script: Script) -> list[_Hook]:
         """A meter looks at each tensor."""
         looks = {h for _, origin, _ in self._again for h in (origin.first, origin.hook)}
         needed = {  # packs
@@ -117,7 +117,7 @@ class Applier:
                 and (script.planned[kind.storage] or script.sources[kind.storage])
             )
         }
-        hooks: List[_Hook] = [
+        hooks: list[_Hook] = [
             (
                 kind.layout.size if kind.saves else None,
                 kind.dtype if kind.saves else None,
@@ -174,16 +174,11 @@ class Applier:
                 return self._pack_as(hook, tensor, *todo)
             else:
                 return None, kept(tensor), tensor._version
-        if in_backward():
-            raise refuse(
-                "memory: the backward pass",
-                f"it {_saves(tensor)}",
-                "a backward pass without double backward is accepted",
-            )
+        refuse_in_backward(tensor)
         return -1, kept(tensor), tensor._version
 
     def _pack_as(
-        self, hook: int, tensor: torch.Tensor, kind: Kind, actions: List[Action]
+        self, hook: int, tensor: torch.Tensor, kind: Kind, actions: list[Action]
     ) -> Any:
         number = kind.storage
         planned = number >= 0 and self._script.planned[number]
@@ -250,8 +245,7 @@ class Applier:
         if whole is not None:
             if whole._version != version:
                 raise changed_in_place(whole.dtype, tuple(whole.shape))
-            tensor: torch.Tensor = whole
-            return tensor
+            return whole
         kind = self._saves[pack]
         elements = self._present(kind.storage)
         if elements._version != self._versions[kind.storage]:
@@ -288,7 +282,7 @@ class Applier:
 
     # --- Actions.
 
-    def _act(self, actions: List[Action]) -> None:
+    def _act(self, actions: list[Action]) -> None:
         for action, number in actions:
             if number in self._stays and action in ("drop", "recompute"):
                 continue
@@ -317,13 +311,10 @@ class Applier:
         self._copying[number] = True
         self._away.add(number)
 
-    def _join(self, number: int) -> None:
-        if self._copying.pop(number, False):
-            self._link.copied(number)
-
     def _drop(self, number: int) -> None:
         """The memory is reused in this stream's order, so after the copy."""
-        self._join(number)
+        if self._copying.pop(number, False):
+            self._link.copied(number)
         if self._arriving.pop(number, False):
             self._link.arrived(number)
         elements = self._held.pop(number)
@@ -348,7 +339,7 @@ class Applier:
                 f"it changes a parameter in place before saved tensor {kind.pack}, "
                 f"{kind.dtype} {kind.layout.size}, is computed again with it",
                 "a step that leaves parameters alone until the backward pass is done "
-                "is accepted, or allow=\"offload\"",
+                'is accepted, or allow="offload"',
             )
         self._keep(number, self._script.recipes[number].recipe.run(self._present))
 

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, NamedTuple, Sequence
 
 import torch
 
+from ucudnn.torch.reserve import rounded
 from ucudnn.torch.saved.links import Rates
 from ucudnn.torch.saved.recorded import Recording, Saved
 
 # Storages of less than this share of all saved bytes stay.
 _LEAST_SHARE = 1 / 2000
-# What the GPU's allocator rounds sizes up to.
-_BLOCK = 512
 
 
 class Description(NamedTuple):
     """A recorded step for the solver, and what its numbers stand for."""
 
-    step: Dict[str, Any]  # as ucudnn/solve.h describes it
+    step: dict[str, Any]  # as ucudnn/solve.h describes it
     recording: Recording  # with the narrow copies that a plan keeps instead
-    planned: List[bool]  # by storage
-    storages: List[int]  # by tensor of the step: the number of its storage
-    hooks: List[int]  # by hook of the step: the number in the recording
+    planned: list[bool]  # by storage
+    storages: list[int]  # by tensor of the step: the number of its storage
+    hooks: list[int]  # by hook of the step: the number in the recording
     plain_peak: int  # bytes
 
 
@@ -54,37 +53,30 @@ def described(
         "tensors": _tensors(recording, planned, besides, gpu),
         "link": {"d2h_bytes_per_us": d2h, "h2d_bytes_per_us": h2d},
     })  # fmt: skip
-    return Description(
-        step, recording, planned, _numbers(planned), hooks, plain_peak
-    )
+    return Description(step, recording, planned, _numbers(planned), hooks, plain_peak)
 
 
-def _planned(storages: Sequence[Saved]) -> List[bool]:
+def _planned(storages: Sequence[Saved]) -> list[bool]:
     """Whether a plan may move or drop the storage, and gains by it."""
-    movable = [
-        not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages
-    ]
+    movable = [not s.stays and bool(s.uses) and s.held < min(s.uses) for s in storages]
     least = sum(s.bytes for s, can in zip(storages, movable) if can) * _LEAST_SHARE
     return [can and s.bytes >= least for s, can in zip(storages, movable)]
 
 
-def _numbers(planned: Sequence[bool]) -> List[int]:
+def _numbers(planned: Sequence[bool]) -> list[int]:
     return [number for number, plans in enumerate(planned) if plans]
 
 
 def _tensors(
-    recording: Recording,
-    planned: Sequence[bool],
-    besides: Sequence[int],
-    gpu: bool,
-) -> List[Dict[str, Any]]:
+    recording: Recording, planned: Sequence[bool], besides: Sequence[int], gpu: bool
+) -> list[dict[str, Any]]:
     storages = recording.storages
     at = {number: index for index, number in enumerate(_numbers(planned))}
     tensors = []
     for number in at:
         saved = storages[number]
         uses = _uses(saved, len(recording.ms))
-        tensor: Dict[str, Any] = {
+        tensor: dict[str, Any] = {
             "bytes": rounded(saved.bytes, gpu),
             "hook": saved.hook,
             "held": saved.held,
@@ -116,15 +108,12 @@ def _readable(saved: Saved, last: int) -> bool:
     return not saved.stays or last <= max(saved.uses)
 
 
-def _uses(saved: Saved, segments: int) -> List[int]:
+def _uses(saved: Saved, segments: int) -> list[int]:
     return [u for u in sorted({*saved.uses, saved.released}) if u < segments]
 
 
 def _plain_peak(
-    recording: Recording,
-    planned: Sequence[bool],
-    besides: Sequence[int],
-    gpu: bool,
+    recording: Recording, planned: Sequence[bool], besides: Sequence[int], gpu: bool
 ) -> int:
     """The most bytes in any segment if every storage stays."""
     live = list(besides)
@@ -138,7 +127,7 @@ def _plain_peak(
 
 def _narrowed(
     recording: Recording, planned: Sequence[bool]
-) -> Tuple[Recording, List[float]]:
+) -> tuple[Recording, list[float]]:
     """The recording with narrow copies where values allow it, and the segments'
     milliseconds with the conversions."""
     storages, times = list(recording.storages), list(recording.ms)
@@ -151,7 +140,7 @@ def _narrowed(
     return replace(recording, storages=storages), times
 
 
-def _backward(recording: Recording) -> List[bool]:
+def _backward(recording: Recording) -> list[bool]:
     """By segment; one that a hook of the backward pass begins is part of it, and
     what follows the last."""
     flags = list(recording.backward)
@@ -160,13 +149,7 @@ def _backward(recording: Recording) -> List[bool]:
     return flags
 
 
-def rounded(size: int, gpu: bool) -> int:
-    return -(-size // _BLOCK) * _BLOCK if gpu else size
-
-
-def _besides(
-    recording: Recording, planned: Sequence[bool], gpu: bool
-) -> List[int]:
+def _besides(recording: Recording, planned: Sequence[bool], gpu: bool) -> list[int]:
     """By segment: the bytes that any plan needs besides the planned storages. The
     recording had each on the device until other code let go of it, and from its
     first use to its last; so has a plan those of which it keeps a narrow copy."""
@@ -200,7 +183,7 @@ def _besides(
     return besides
 
 
-def merged(step: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
+def merged(step: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
     """The step with those hooks alone at which a planned storage is saved, let go
     of or needed, and their numbers: most are of parameters and small storages, and
     a search tries as many more plans."""
@@ -210,7 +193,7 @@ def merged(step: Dict[str, Any]) -> Tuple[Dict[str, Any], List[int]]:
         hooks.update((tensor["hook"], tensor["held"], uses[-1]))
         hooks.update(use - 1 for use in uses)
     kept = sorted(hook for hook in hooks if hook + 1 < len(step["segments"]))
-    segments: List[Dict[str, Any]] = [
+    segments: list[dict[str, Any]] = [
         {"time_us": 0.0, "bytes": 0, "backward": False} for _ in range(len(kept) + 1)
     ]
 

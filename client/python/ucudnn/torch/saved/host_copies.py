@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import List
 
 import torch
 
@@ -17,8 +16,8 @@ class HostCopies:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._host: List[torch.Tensor] = []
-        self._arenas: List[Arena] = []  # which hold them
+        self._host: list[torch.Tensor] = []
+        self._arenas: list[Arena] = []  # which hold them
 
     def put(self, number: int, elements: torch.Tensor) -> None:
         if number == len(self._host):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 
@@ -14,8 +14,8 @@ from ucudnn.torch.timing import mark, ms_between, times_of
 _SAME_RATE = 0.01
 
 # Bytes a microsecond to the host, and from it.
-Rates = Tuple[float, float]
-Reached = Tuple[Optional[float], Optional[float]]  # none: that is not known
+Rates = tuple[float, float]
+Reached = tuple[Optional[float], Optional[float]]  # none: that is not known
 
 
 class Arena:
@@ -91,10 +91,10 @@ class CudaLink:
         self._in = torch.cuda.Stream(device)
         self._ready = torch.cuda.Event()
         # While copies are timed: their bytes, beginnings and ends, by stream.
-        self._laps: Optional[Dict[torch.cuda.Stream, List[Tuple[int, Any, Any]]]]
+        self._laps: Optional[dict[torch.cuda.Stream, list[tuple[int, Any, Any]]]]
         self._laps = None
-        self._copied: Dict[int, torch.cuda.Event] = {}
-        self._arrived: Dict[int, torch.cuda.Event] = {}
+        self._copied: dict[int, torch.cuda.Event] = {}
+        self._arrived: dict[int, torch.cuda.Event] = {}
 
     def copy(self, number: int, source: torch.Tensor, host: torch.Tensor) -> None:
         self._enqueue(self._out, host, source)
@@ -161,7 +161,7 @@ def _rates(device: torch.device, size: int) -> Rates:
     return size / ms["out"] / 1e3, size / ms["back"] / 1e3
 
 
-def _rate(laps: Sequence[Tuple[int, Any, Any]]) -> Optional[float]:
+def _rate(laps: Sequence[tuple[int, Any, Any]]) -> Optional[float]:
     us = sum(ms_between(begin, end) for _, begin, end in laps) * 1e3
     return sum(size for size, _, _ in laps) / us if us > 0 else None
 
@@ -169,9 +169,7 @@ def _rate(laps: Sequence[Tuple[int, Any, Any]]) -> Optional[float]:
 def other_rates(rates: Rates, reached: Reached) -> Optional[Rates]:
     """The rates with what was reached; none if that is the same."""
     out, back = (was if now is None else now for was, now in zip(rates, reached))
-    if all(
-        abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))
-    ):
+    if all(abs(now - was) <= _SAME_RATE * was for was, now in zip(rates, (out, back))):
         return None
     return out, back
 
@@ -187,10 +185,10 @@ def free_host_memory(root: str = "/") -> Optional[int]:
     return min(free, default=None)
 
 
-def _cgroup_limits(root: str) -> List[int]:
+def _cgroup_limits(root: str) -> list[int]:
     """What the memory limits leave, of this process's group and those above it."""
-    groups: Dict[str, str] = {}  # by the list of controllers
-    mounts: List[Tuple[str, str, str]] = []
+    groups: dict[str, str] = {}  # by the list of controllers
+    mounts: list[tuple[str, str, str]] = []
     with contextlib.suppress(OSError):
         for line in _lines(root, "proc/self/cgroup"):
             _, controllers, group = line.rstrip("\n").split(":", 2)
@@ -235,6 +233,6 @@ def _left_in(root: str, folder: str, new: bool) -> int:
     return max(0, limit - max(0, used))
 
 
-def _lines(root: str, path: str) -> List[str]:
+def _lines(root: str, path: str) -> list[str]:
     with open(os.path.join(root, path.lstrip("/")), encoding="utf-8") as file:
         return file.readlines()

@@ -3,7 +3,7 @@ their numbers, views and parameters. Autograd's graph tells, in each call."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -23,14 +23,14 @@ class Origin(NamedTuple):
     first: int  # the last hook before a constant is read; -1: the step's begin
     hook: int  # at which the tensor is saved with the node that made it
     levels: int  # of the graph, from that node on
-    constants: Tuple[torch.Tensor, ...]  # which the recipe reads
+    constants: tuple[torch.Tensor, ...]  # which the recipe reads
 
-    def versions(self) -> List[int]:
+    def versions(self) -> list[int]:
         return [one._version for one in self.constants]
 
-    def seen(self, node: Any) -> Optional[List[Any]]:
+    def seen(self, node: Any) -> Optional[list[Any]]:
         """The operators behind a node; none if they do not read the constants."""
-        told: List[Any] = []
+        told: list[Any] = []
         found = set()
         for level in _levels(node, self.levels):
             for one in level:
@@ -55,17 +55,17 @@ class Looks:
     """Looks at origins while a step runs."""
 
     def __init__(self, origins: Sequence[Origin]) -> None:
-        self.seen: List[Optional[List[Any]]] = [None for _ in origins]
+        self.seen: list[Optional[list[Any]]] = [None for _ in origins]
         self._origins = origins
-        self._firsts: Dict[int, List[int]] = {}
-        self._hooks: Dict[int, List[int]] = {}
+        self._firsts: dict[int, list[int]] = {}
+        self._hooks: dict[int, list[int]] = {}
         for index, one in enumerate(origins):
             self._firsts.setdefault(one.first, []).append(index)
             self._hooks.setdefault(one.hook, []).append(index)
-        self._versions: List[List[int]] = [[] for _ in origins]
+        self._versions: list[list[int]] = [[] for _ in origins]
         self._note(-1)
 
-    def at(self, hook: int, node: Any) -> List[int]:
+    def at(self, hook: int, node: Any) -> list[int]:
         """At each hook, with the node of its tensor, if it has one: the origins that
         were looked at."""
         self._note(hook)
@@ -93,9 +93,9 @@ def origin_of(
     `layouts`: with which each storage is saved first. None if the graph does not tell
     enough."""
     made = {id(step.value) for step in steps}
-    wanted: Dict[int, List[Call]] = {}  # by their nodes
-    begins: List[int] = []  # nodes that made what is read
-    constants: Dict[int, torch.Tensor] = {}
+    wanted: dict[int, list[Call]] = {}  # by their nodes
+    begins: list[int] = []  # nodes that made what is read
+    constants: dict[int, torch.Tensor] = {}
     first = hook
     for step in steps:
         call = step.value.call
@@ -173,10 +173,10 @@ def _levels(node: Any, count: int) -> Any:
         level = below
 
 
-_names: Dict[type, List[str]] = {}
+_names: dict[type, list[str]] = {}
 
 
-def _numbers(kind: type) -> List[str]:
+def _numbers(kind: type) -> list[str]:
     """The attributes of a node that are no saved tensors, of which there is a raw
     one each."""
     if kind not in _names:

@@ -6,7 +6,7 @@ import sys
 import threading
 import types
 import weakref
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from ucudnn.sizes import Size, parse_size
 from ucudnn.torch.checks import refuse
@@ -17,7 +17,7 @@ from ucudnn.torch.saved.step_memory import StepMemory
 _WAYS = ("offload", "recompute")
 
 # By the code that has the `with`: by line, thread and options.
-_of_code: weakref.WeakKeyDictionary[types.CodeType, Dict[Any, StepMemory]]
+_of_code: weakref.WeakKeyDictionary[types.CodeType, dict[Any, StepMemory]]
 _of_code = weakref.WeakKeyDictionary()
 
 

@@ -4,7 +4,7 @@ wanted."""
 from __future__ import annotations
 
 import statistics
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Callable, Iterable, Optional
 
 from ucudnn.torch.checks import refuse
 from ucudnn.torch.kept import stateful
@@ -36,8 +36,8 @@ class PlannedStep:
         step: Callable[..., Any],
         within: StepMemory,
         graphs: bool,
-        example: Tuple[Any, ...],
-        keywords: Dict[str, Any],
+        example: tuple[Any, ...],
+        keywords: dict[str, Any],
         keep: Iterable[Any],
     ) -> None:
         self._step = step
@@ -71,7 +71,7 @@ class PlannedStep:
             self._capture()
         return result
 
-    def _run(self, arguments: Tuple[Any, ...], keywords: Dict[str, Any]) -> Any:
+    def _run(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         with self._within:
             return self._step(*arguments, **keywords)
 

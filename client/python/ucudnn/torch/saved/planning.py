@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import torch
 
@@ -40,8 +40,8 @@ def best_plan(
     if any(saved.deep is not saved.again for saved in recording.storages):
         deep = [replace(saved, again=saved.deep) for saved in recording.storages]
         variants.append(replace(recording, storages=deep))
-    solved: List[Solved] = []
-    refused: List[NoPlan] = []
+    solved: list[Solved] = []
+    refused: list[NoPlan] = []
     for variant in variants:
         told = described(variant, device, rates, budget, "recompute" in ways)
         try:
@@ -70,7 +70,7 @@ def with_reserve(size: int) -> int:
 
 
 def _solved(
-    step: Dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
+    step: dict[str, Any], budget: int, ways: Sequence[str], gpu: bool
 ) -> RecordedPlan:
     """The answer within the budget, or on a GPU within what the allocator leaves
     of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 import torch
 
@@ -17,7 +17,7 @@ _MOST_BLOCKS = 5
 class Recipe:
     """Computes a saved storage again from those in `reads`."""
 
-    def __init__(self, steps: List[Step], reads: List[int]) -> None:
+    def __init__(self, steps: list[Step], reads: list[int]) -> None:
         self.steps = steps
         self.reads = reads
 
@@ -27,7 +27,7 @@ class Recipe:
 
     def run(self, of_saved: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """The flat contents, given those of the storages that it reads."""
-        made: Dict[int, torch.Tensor] = {}
+        made: dict[int, torch.Tensor] = {}
 
         def tensor(source: Source) -> torch.Tensor:
             if source.constant is not None:
@@ -57,10 +57,10 @@ def recipe_of(
     return Recipe(_in_place(search.steps), search.reads)
 
 
-def _in_place(steps: Sequence[Step]) -> List[Step]:
+def _in_place(steps: Sequence[Step]) -> list[Step]:
     """The steps, with those in place that were so in the program and that alone
     read what a step before has made."""
-    readers: Dict[int, int] = {}
+    readers: dict[int, int] = {}
     for step in steps:
         for source in step.reads:
             readers[id(source.value)] = readers.get(id(source.value), 0) + 1
@@ -90,8 +90,8 @@ class Recipes:
     ) -> None:
         self._values = values
         self._usable = usable  # whether a recipe may read the storage
-        self._depths: List[int] = []  # by storage: 0 for what is kept
-        self._ends: List[bool] = []  # by storage: has no deep recipe
+        self._depths: list[int] = []  # by storage: 0 for what is kept
+        self._ends: list[bool] = []  # by storage: has no deep recipe
 
     def _add(self) -> None:
         """The next storage, which may have been saved since."""
@@ -107,9 +107,7 @@ class Recipes:
         value = self._values[number]
         if value is None or narrow_types(value):
             return None
-        return recipe_of(
-            value, lambda other: other < number and self._usable(other)
-        )
+        return recipe_of(value, lambda other: other < number and self._usable(other))
 
     def deep(self, number: int) -> Optional[Recipe]:
         value = self._values[number]
@@ -121,11 +119,7 @@ class Recipes:
             return self.shallow(number)
 
         def is_kept(other: int) -> bool:
-            return (
-                other < number
-                and self._usable(other)
-                and self._depths[other] == 0
-            )
+            return other < number and self._usable(other) and self._depths[other] == 0
 
         return recipe_of(value, is_kept, _MOST_STEPS * _MOST_BLOCKS)
 
@@ -134,11 +128,11 @@ class _Search:
     """For the steps that compute a value, each after those that it reads."""
 
     def __init__(self, is_saved: Callable[[int], bool], most_steps: int) -> None:
-        self.steps: List[Step] = []
-        self.reads: List[int] = []
+        self.steps: list[Step] = []
+        self.reads: list[int] = []
         self._is_saved = is_saved
         self._most_steps = most_steps
-        self._done: Dict[int, Value] = {}
+        self._done: dict[int, Value] = {}
 
     def visit(self, one: Value, target: bool) -> bool:
         if id(one) in self._done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -38,7 +38,7 @@ class Again(NamedTuple):
     bytes: int  # temporary
     exact: bool  # gives the same bits
     origin: Optional[Origin] = None
-    seen: Optional[List[Any]] = None  # of the origin, in the recording
+    seen: Optional[list[Any]] = None  # of the origin, in the recording
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Saved:
     dtype: torch.dtype
     held: int = 0  # the last segment in which other code held it
     stays: bool = False  # other code holds it until it is needed
-    uses: List[int] = field(default_factory=list)  # segments
+    uses: list[int] = field(default_factory=list)  # segments
     released: int = 0  # the last segment in which it was in use
     again: Optional[Again] = None
     deep: Optional[Again] = None  # by a deep recipe
@@ -74,12 +74,12 @@ class Saved:
 
 @dataclass
 class Recording:
-    kinds: List[Kind]  # by hook
-    storages: List[Saved]
-    backward: List[bool]  # by segment
-    ms: List[float]
-    bytes: List[int]  # by segment: the most in use
-    floor: List[int]  # by hook: in use when it returns
+    kinds: list[Kind]  # by hook
+    storages: list[Saved]
+    backward: list[bool]  # by segment
+    ms: list[float]
+    bytes: list[int]  # by segment: the most in use
+    floor: list[int]  # by hook: in use when it returns
 
 
 def kept(tensor: torch.Tensor) -> torch.Tensor:
@@ -104,7 +104,7 @@ def left_alone(tensor: torch.Tensor, device: torch.device) -> bool:
     )
 
 
-def changed_in_place(dtype: torch.dtype, size: Tuple[int, ...]) -> Exception:
+def changed_in_place(dtype: torch.dtype, size: tuple[int, ...]) -> Exception:
     return refuse(
         "memory: the step",
         f"it changes a saved tensor, {dtype} {size}, in place before the backward pass "

@@ -4,7 +4,7 @@ in memory meanwhile."""
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
@@ -34,7 +34,7 @@ from ucudnn.torch.saved.storages import (
 )
 from ucudnn.torch.saved.trying import Trials
 from ucudnn.torch.saved.values import OperatorRecorder, Value, narrow_types
-from ucudnn.torch.saved.watching import in_backward
+from ucudnn.torch.saved.watching import in_backward, refuse_in_backward
 from ucudnn.torch.timing import laps, mark, ms_between
 
 # Cycles in which the host enqueues what lies between two hooks, generously; more
@@ -58,7 +58,7 @@ class Recorder:
         self._copies = HostCopies(device)
         self._besides_ms = _besides_ms(device)
         self._first: Optional[Pass] = None
-        self._timed: List[Pass] = []
+        self._timed: list[Pass] = []
 
     def next_pass(self) -> Pass:
         if self._first is None:
@@ -119,17 +119,17 @@ class Pass:
         self._device = device
         self._gpu = device.type == "cuda"
         self._copies = copies
-        self.kinds: List[Kind] = []
-        self.storages: List[Saved] = []
-        self._numbers: Dict[int, int] = {}  # of storages, by key
-        self._saved_at: List[int] = []  # versions, by number
-        self._alive: Dict[int, Any] = {}  # weak references, by number
-        self._returned: Dict[int, Any] = {}  # the same of what was brought back
-        self._back: Dict[int, torch.Tensor] = {}
-        self._waiting: List[int] = []  # by number: packs not yet unpacked
-        self._packs: List[Kind] = []
-        self._versions: List[Tuple[Any, int]] = []
-        self._values: List[Optional[Value]] = []
+        self.kinds: list[Kind] = []
+        self.storages: list[Saved] = []
+        self._numbers: dict[int, int] = {}  # of storages, by key
+        self._saved_at: list[int] = []  # versions, by number
+        self._alive: dict[int, Any] = {}  # weak references, by number
+        self._returned: dict[int, Any] = {}  # the same of what was brought back
+        self._back: dict[int, torch.Tensor] = {}
+        self._waiting: list[int] = []  # by number: packs not yet unpacked
+        self._packs: list[Kind] = []
+        self._versions: list[tuple[Any, int]] = []
+        self._values: list[Optional[Value]] = []
         self._recipes = Recipes(
             self._values, lambda other: not self.storages[other].changed
         )
@@ -141,12 +141,12 @@ class Pass:
         self.looks = Looks(origins)
         self._modes = contextlib.ExitStack()
         # By number: the hook that had the node that made the storage, and the node.
-        self._nodes: Dict[int, Tuple[int, Any]] = {}
-        self._layouts: List[Layout] = []  # by number, of the first tensor
-        self._backward: List[bool] = []
-        self._bytes: List[int] = []
-        self._floor: List[int] = []
-        self._marks: List[Any] = []
+        self._nodes: dict[int, tuple[int, Any]] = {}
+        self._layouts: list[Layout] = []  # by number, of the first tensor
+        self._backward: list[bool] = []
+        self._bytes: list[int] = []
+        self._floor: list[int] = []
+        self._marks: list[Any] = []
         self._stream: Any = None
 
     def begin(self) -> None:
@@ -171,10 +171,10 @@ class Pass:
         self._nodes.clear()
         self._versions.clear()
 
-    def origins(self) -> List[Origin]:
+    def origins(self) -> list[Origin]:
         return [again.origin for again in self._ways() if again.origin is not None]
 
-    def keep_what_was_seen(self, seen: Sequence[Sequence[Optional[List[Any]]]]) -> None:
+    def keep_what_was_seen(self, seen: Sequence[Sequence[Optional[list[Any]]]]) -> None:
         """Of the origins, in later runs; without ways of which that differs."""
         told = {}
         for again, *runs in zip(self._ways(), *seen):
@@ -184,7 +184,7 @@ class Pass:
             storage.again = told.get(id(storage.again))
             storage.deep = told.get(id(storage.deep))
 
-    def _ways(self) -> List[Again]:
+    def _ways(self) -> list[Again]:
         ways = {
             id(again): again
             for storage in self.storages
@@ -193,11 +193,11 @@ class Pass:
         }
         return list(ways.values())
 
-    def times(self) -> List[float]:
+    def times(self) -> list[float]:
         """Milliseconds, by segment."""
         return [ms_between(a, b) for a, b in zip(self._marks[::2], self._marks[1::2])]
 
-    def recording(self, ms: List[float]) -> Recording:
+    def recording(self, ms: list[float]) -> Recording:
         return Recording(
             self.kinds, self.storages, self._backward, ms, self._bytes, self._floor
         )
@@ -259,12 +259,7 @@ class Pass:
         hook = len(self.kinds)
         pack = len(self._packs)
         number = -1
-        if in_backward():
-            raise refuse(
-                "memory: the backward pass",
-                f"it saves a tensor of {tuple(tensor.shape)}",
-                "a backward pass without double backward is accepted",
-            )
+        refuse_in_backward(tensor)
         if not left_alone(tensor, self._device):
             number = self._number_of(tensor, hook)
         layout = layout_of(tensor)

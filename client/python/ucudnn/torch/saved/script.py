@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Mapping, NamedTuple, Sequence
 
 import torch
 
 from ucudnn.profiles import Buffer
 from ucudnn.solve import solve_allocation
-from ucudnn.torch.saved.describing import rounded
+from ucudnn.torch.reserve import rounded
 from ucudnn.torch.saved.planning import Solved
 from ucudnn.torch.saved.recorded import Again, Kind, Saved
 
-Action = Tuple[str, int]  # what to do with which storage
+Action = tuple[str, int]  # what to do with which storage
 
 
 class Slot(NamedTuple):
@@ -26,15 +26,15 @@ class Slot(NamedTuple):
 class Script(NamedTuple):
     """What to do with each storage, and when."""
 
-    kinds: List[Kind]
-    planned: List[bool]  # by storage: the plan holds it
-    stays: List[bool]  # other code holds it in any case
+    kinds: list[Kind]
+    planned: list[bool]  # by storage: the plan holds it
+    stays: list[bool]  # other code holds it in any case
     # By storage: its bytes, if recipes need it, though it is not planned.
-    sources: List[int]
-    actions: List[List[Action]]  # by hook
-    recipes: Dict[int, Again]
-    slots: Dict[int, Slot]
-    narrow: Dict[int, torch.dtype]  # by storage: kept in this type
+    sources: list[int]
+    actions: list[list[Action]]  # by hook
+    recipes: dict[int, Again]
+    slots: dict[int, Slot]
+    narrow: dict[int, torch.dtype]  # by storage: kept in this type
 
     @property
     def arena_bytes(self) -> int:
@@ -48,8 +48,8 @@ def script_of(solved: Solved) -> Script:
         (told.hooks[one.hook], one.action, told.storages[one.tensor])
         for one in solved.answer.actions
     ]
-    recipes: Dict[int, Again] = {}
-    copied: Dict[int, int] = {}  # by storage: the hook
+    recipes: dict[int, Again] = {}
+    copied: dict[int, int] = {}  # by storage: the hook
     for hook, name, number in actions:
         again = storages[number].again
         if name == "recompute" and again is not None:
@@ -66,7 +66,7 @@ def script_of(solved: Solved) -> Script:
         storages[n].bytes if n in read and not plans else 0
         for n, plans in enumerate(planned)
     ]
-    by_hook: List[List[Action]] = [[] for _ in recording.kinds]
+    by_hook: list[list[Action]] = [[] for _ in recording.kinds]
     for hook, name, number in actions:
         if number in busy:
             by_hook[hook].append((name, number))
@@ -85,9 +85,9 @@ def _last_needs(
     sources: Sequence[int],
     recipes: Mapping[int, Again],
     actions: Sequence[Sequence[Action]],
-) -> Dict[int, int]:
+) -> dict[int, int]:
     """By source: the last hook that needs it or runs a recipe that reads it."""
-    last: Dict[int, int] = {}
+    last: dict[int, int] = {}
     for hook, (kind, todo) in enumerate(zip(kinds, actions)):
         again = [recipes[n].recipe for name, n in todo if name == "recompute"]
         needed = {kind.storage, *(n for recipe in again for n in recipe.reads)}
@@ -95,9 +95,7 @@ def _last_needs(
     return last
 
 
-def _slots(
-    copied: Mapping[int, int], storages: Sequence[Saved]
-) -> Dict[int, Slot]:
+def _slots(copied: Mapping[int, int], storages: Sequence[Saved]) -> dict[int, Slot]:
     """Places in one arena, for storages that are on the host at different times.
     Each is taken from its copy to its last use, by which it has returned."""
     if not copied:

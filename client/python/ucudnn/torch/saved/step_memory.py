@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import statistics
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 
@@ -32,7 +32,6 @@ from ucudnn.torch.saved.script import script_of
 from ucudnn.torch.saved.watching import Failed, hooked
 from ucudnn.torch.timing import laps
 
-_CHECK_STEPS = 5
 # Steps under a first plan before its copies are timed, and with those that are.
 _WARM_UP, _TRIED_STEPS = 2, 7
 # Steps that were recorded for nothing, after which no more are.
@@ -78,7 +77,7 @@ class StepMemory:
         self._device = device or find_device().device
         self._quiet = quiet
         self._link: Optional["HostLink | CudaLink"] = None
-        self._shapes: List[_Shape] = []
+        self._shapes: list[_Shape] = []
         self._last: Optional[_Shape] = None
         self._record = True  # the next step, whatever it is like
         self._in_vain = 0
@@ -113,7 +112,11 @@ class StepMemory:
         return getattr(self.plan, name)
 
     def __str__(self) -> str:
-        return f"budget {self.budget}: no plan yet" if self.plan is None else str(self.plan)
+        return (
+            f"budget {self.budget}: no plan yet"
+            if self.plan is None
+            else str(self.plan)
+        )
 
     __repr__ = __str__
 
@@ -121,7 +124,9 @@ class StepMemory:
 
     def __enter__(self) -> StepMemory:
         if self._stack is not None:
-            raise refuse("memory", "a step within a step", "one after the other is accepted")
+            raise refuse(
+                "memory", "a step within a step", "one after the other is accepted"
+            )
         failed, stack = Failed(), contextlib.ExitStack()
         stack.enter_context(hooked(failed, self._pack, self._unpack))
         self._stack, self._failed = stack, failed
@@ -289,14 +294,10 @@ class StepMemory:
         except InvalidArgument:  # it would move more than the host has
             self._plan(shape, rates)
 
-    def _plan(
-        self, shape: _Shape, rates: Rates, budget: Optional[int] = None
-    ) -> None:
+    def _plan(self, shape: _Shape, rates: Rates, budget: Optional[int] = None) -> None:
         assert shape.recording is not None
         shape.budget = budget or shape.budget
-        best = best_plan(
-            shape.recording, self._device, rates, shape.budget, self._ways
-        )
+        best = best_plan(shape.recording, self._device, rates, shape.budget, self._ways)
         script = script_of(best)
         _refuse_host(script.arena_bytes, self._host_budget)
         arena = Arena(script.arena_bytes, self._device)
@@ -305,7 +306,7 @@ class StepMemory:
 
     # --- Measuring.
 
-    def check(self, step: Callable[[], Any], steps: int = _CHECK_STEPS) -> MemoryCheck:
+    def check(self, step: Callable[[], Any], steps: int = 5) -> MemoryCheck:
         """Trains by so many whole steps, and some more, each within this; `step` runs one
         without. Compares with the plan."""
 
@@ -320,7 +321,10 @@ class StepMemory:
         times = laps(self._device, run, steps)
         assert self.plan is not None
         return MemoryCheck(
-            self.plan.predicted_ms, statistics.median(times), self.plan.predicted_peak, peak
+            self.plan.predicted_ms,
+            statistics.median(times),
+            self.plan.predicted_peak,
+            peak,
         )
 
     def _peak(self, run: Callable[[], Any]) -> int:

@@ -3,18 +3,12 @@ batch normalization from its saved statistics."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import torch
 
 from ucudnn.torch.saved.storages import Layout
-from ucudnn.torch.saved.values import (
-    NORMALIZATIONS,
-    OPERATORS,
-    Call,
-    Source,
-    Value,
-)
+from ucudnn.torch.saved.values import NORMALIZATIONS, OPERATORS, Call, Source, Value
 
 # Operators whose results' elements depend on one element of each operand.
 _BY_ELEMENT = ("relu", "silu", "sigmoid", "hardswish", "hardtanh", "add")
@@ -24,7 +18,7 @@ class Step(NamedTuple):
     by_element: bool
     value: Value
     run: Callable[..., torch.Tensor]  # of the tensors that it reads
-    reads: Tuple[Source, ...]
+    reads: tuple[Source, ...]
 
 
 def step_of(value: Value) -> Optional[Step]:
@@ -49,9 +43,9 @@ def step_of(value: Value) -> Optional[Step]:
 
 def running(
     value: Value, call: Call, func: Any
-) -> Tuple[Callable[..., torch.Tensor], List[Source]]:
+) -> tuple[Callable[..., torch.Tensor], list[Source]]:
     """What computes the value by `func`, and the tensors that it reads."""
-    reads: List[Source] = []
+    reads: list[Source] = []
     args = _emptied(call.args, reads)
     kwargs = {n: _emptied(item, reads) for n, item in call.kwargs.items()}
     output = value.output
@@ -73,7 +67,7 @@ class _Place:
 
 # Functions of their own: inner ones that call themselves would keep tensors until
 # garbage is collected.
-def _emptied(item: Any, reads: List[Source]) -> Any:
+def _emptied(item: Any, reads: list[Source]) -> Any:
     """The argument with places for its Sources, which `reads` gets."""
     if isinstance(item, Source):
         reads.append(item)
@@ -112,9 +106,7 @@ def _normalization(value: Value, call: Call) -> Optional[Step]:
         if x.device.type == "cuda":
             return torch.batch_norm_elemt(x, w, b, mean, invstd, eps)
         variance = invstd.pow(-2).sub_(eps)
-        return torch.batch_norm(
-            x, w, b, mean, variance, False, 0.0, eps, False
-        )
+        return torch.batch_norm(x, w, b, mean, variance, False, 0.0, eps, False)
 
     sources = tuple(Source(one, None, channels) for one in statistics)
     return Step(True, value, run, (taken, weight, bias, *sources))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -31,8 +31,8 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 class Layout(NamedTuple):
     """Where a tensor's elements lie in its storage."""
 
-    size: Tuple[int, ...]
-    stride: Tuple[int, ...]
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
     offset: int
 
     def of(self, elements: torch.Tensor) -> torch.Tensor:
@@ -48,6 +48,4 @@ class Layout(NamedTuple):
 
 
 def layout_of(tensor: torch.Tensor) -> Layout:
-    return Layout(
-        tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
-    )
+    return Layout(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())

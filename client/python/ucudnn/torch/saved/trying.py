@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence
 
 import torch
 
@@ -32,7 +32,7 @@ class Trials:
 
     def narrow(
         self, elements: torch.Tensor, types: Sequence[torch.dtype]
-    ) -> Optional[Tuple[torch.dtype, float]]:
+    ) -> Optional[tuple[torch.dtype, float]]:
         """The first type that holds all elements, and the milliseconds of a
         conversion; none if no type does."""
         for dtype in types:
@@ -62,8 +62,8 @@ class Trials:
         return Again(recipe, ms, size, exact)
 
     def _timed(
-        self, recipe: Recipe, sources: Dict[int, torch.Tensor]
-    ) -> Tuple[float, int, torch.Tensor]:
+        self, recipe: Recipe, sources: dict[int, torch.Tensor]
+    ) -> tuple[float, int, torch.Tensor]:
         """Milliseconds, temporary bytes, and the result."""
         floor = 0
         if self._gpu:
@@ -76,9 +76,7 @@ class Trials:
         peak = torch.cuda.max_memory_allocated(self._device)
         return ms, max(0, peak - floor - bytes_of(result)), result
 
-    def _ms_of(
-        self, run: Callable[[], torch.Tensor]
-    ) -> Tuple[float, torch.Tensor]:
+    def _ms_of(self, run: Callable[[], torch.Tensor]) -> tuple[float, torch.Tensor]:
         """Milliseconds of the second run, and the result."""
         run()
         with current(self._device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -36,7 +36,7 @@ class Call:
         self.args, self.kwargs = args, kwargs
         self.hook = hook  # the next one after it
         self.node = node  # autograd's number of its node, if it has one
-        self.outputs: List[Value] = []
+        self.outputs: list[Value] = []
 
 
 class Value:
@@ -66,14 +66,12 @@ class OperatorRecorder(TorchDispatchMode):
     tells where the step is."""
 
     def __init__(
-        self,
-        changed: Callable[[int], None],
-        next_hook: Callable[[], int],
+        self, changed: Callable[[int], None], next_hook: Callable[[], int]
     ) -> None:
         super().__init__()
         self._changed = changed
         self._next_hook = next_hook
-        self._values: Dict[int, Value] = {}
+        self._values: dict[int, Value] = {}
 
     def save(self, tensor: torch.Tensor, number: int) -> Value:
         """Notes that the tensor's storage is saved under this number."""
@@ -89,9 +87,7 @@ class OperatorRecorder(TorchDispatchMode):
             return func(*args, **kwargs)
         # Of the node that autograd has just made, if it made one.
         node = torch._C._autograd._get_sequence_nr() - 1
-        call = Call(
-            func, *self._sources(func, args, kwargs), self._next_hook(), node
-        )
+        call = Call(func, *self._sources(func, args, kwargs), self._next_hook(), node)
         before = {key_of(t) for t in tensors_in((args, kwargs))}
         result = func(*args, **kwargs)
         written = {
@@ -117,7 +113,7 @@ class OperatorRecorder(TorchDispatchMode):
             self._values[key] = value
         return result
 
-    def _sources(self, func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any]:
+    def _sources(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments with Sources in place of tensors, of what can run again."""
         name = func._schema.name.partition("::")[2]
         if name not in {*OPERATORS, *NORMALIZATIONS}:
@@ -141,7 +137,7 @@ class OperatorRecorder(TorchDispatchMode):
         return Source(value, None, layout_of(item), item.requires_grad)
 
 
-def narrow_types(value: Value) -> List[torch.dtype]:
+def narrow_types(value: Value) -> list[torch.dtype]:
     """If the value is the indices of a max pool, the types that can hold them, the
     smallest first; an index counts the elements of a plane."""
     call = value.call

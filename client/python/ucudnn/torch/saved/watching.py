@@ -47,3 +47,13 @@ def hooked(failed: Failed, pack: Hook, unpack: Hook) -> Iterator[None]:
 def in_backward() -> bool:
     """Whether this thread runs a backward pass, whoever began it."""
     return torch._C._current_graph_task_id() != -1
+
+
+def refuse_in_backward(tensor: torch.Tensor) -> None:
+    """A plan is of one pass forward and one back."""
+    if in_backward():
+        raise refuse(
+            "memory: the backward pass",
+            f"it saves {tensor.dtype} {tuple(tensor.shape)}",
+            "a backward pass without double backward is accepted",
+        )
