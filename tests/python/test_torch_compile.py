@@ -97,8 +97,9 @@ def test_convolutions_are_planned_within_the_graph(monkeypatch):
     training, others = trained("cnn", budget=plain // 2, workspace_limit="1MiB")
     assert len(operators._known) >= 2  # a forward and a backward operator
     assert others == pytest.approx(losses, rel=1e-4)
+    # Algorithms may err relative to the largest element (ADR 9), each step anew.
     for one, other in zip(training.gradients(), gradients):
-        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-4)
+        assert (one - other).abs().max() <= 1e-3 * other.abs().max()
     plan = ucudnn.torch.plan_of(training.compiled)
     assert plan.convolutions and plan.recomputed
     at = [line.partition(":")[0] for line in plan.convolution_lines].index("body.3")

@@ -234,7 +234,7 @@ test('jobs compare measured with predicted times', async () => {
   assert.match(await chart('Measured against predicted'), /of 2 ranks within 3 %/);
   await page.getByRole('link', { name: 'tiny' }).click();
   await page.getByRole('heading', { name: 'Step times' }).waitFor();
-  assert.match(await chart('Step times'), /median .*, predicted \(convolutions only\)/);
+  assert.match(await chart('Step times'), /median .*, predicted \(whole step\)/);
   const ranks = await rows(page, 'Ranks');
   assert.equal(ranks.length, 2);
   assert.match(ranks[1] ?? '', /150/);
