@@ -127,14 +127,14 @@ Result<std::vector<BatchCost>> IterationTimes(
   }
   const auto negative = [](Nanoseconds time) { return time.count() < 0; };
   if (negative(kind.fixed) || negative(kind.per_image) ||
-      std::any_of(kind.others.begin(), kind.others.end(), negative)) {
+      std::ranges::any_of(kind.others, negative)) {
     return Fail(Code::kInvalidArgument,
                 "the time of what is not convolution is negative");
   }
   // The sum of three stays below 2^63.
   if (kind.fixed.count() > kMostStepTime ||
       kind.per_image.count() > kMostStepTime / largest.count() ||
-      std::any_of(kind.others.begin(), kind.others.end(), [](Nanoseconds time) {
+      std::ranges::any_of(kind.others, [](Nanoseconds time) {
         return time.count() > kMostStepTime;
       })) {
     return Fail(Code::kOutOfRange,
@@ -144,7 +144,7 @@ Result<std::vector<BatchCost>> IterationTimes(
   if (batches.empty()) {
     for (std::int64_t b = 1; b <= largest.count(); ++b) batches.emplace_back(b);
   }
-  std::sort(batches.begin(), batches.end());
+  std::ranges::sort(batches);
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
   std::erase_if(batches, [&](BatchSize batch) {
     return batch < BatchSize(1) || batch > largest;
@@ -210,9 +210,7 @@ Result<JointPlan> SolveJoint(const JointProblem& problem,
     }
     joint.plans.emplace_back(known->second);
   }
-  if constexpr (kSolversCheckThemselves) {
-    RequireValid(ValidateJoint(joint, problem));
-  }
+  if (kSolversCheckThemselves) RequireValid(ValidateJoint(joint, problem));
   return joint;
 }
 

@@ -154,9 +154,7 @@ class JointSearch {
 
   BatchCost& CostOf(const Place& place) {
     std::vector<BatchCost>& table = assign_.tables[place.first];
-    return *std::find_if(table.begin(), table.end(), [&](const BatchCost& c) {
-      return c.batch == place.second;
-    });
+    return *std::ranges::find(table, place.second, &BatchCost::batch);
   }
 
   // The best assignment for times of which those that it uses are plans' or

@@ -161,9 +161,8 @@ bool GiveLeft(const Model& model, Selection* selection) {
 }
 
 Nanoseconds TimeOf(const std::vector<BatchCost>& table, BatchSize batch) {
-  const auto row = std::lower_bound(
-      table.begin(), table.end(), batch,
-      [](const BatchCost& cost, BatchSize b) { return cost.batch < b; });
+  const auto row =
+      std::ranges::lower_bound(table, batch, {}, &BatchCost::batch);
   UCUDNN_CHECK(row != table.end() && row->batch == batch);
   return row->time;
 }
@@ -254,9 +253,8 @@ Result<Allotment> SolveAllotment(
   allotment.bound = std::max(outcome.bound, allotment.objective);
   allotment.optimal = allotment.objective == allotment.bound;
   allotment.nodes = limits.max_nodes - budget.nodes;
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateAllotment(allotment, problem));
-  }
   return allotment;
 }
 

@@ -49,7 +49,7 @@ class Walk {
     for (std::size_t k = 0; k < curve.kinds_; ++k) {
       if (most_[k] > 0 && curve.free_[k] > 0) order_.push_back(k);
     }
-    std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+    std::ranges::sort(order_, [&](std::size_t a, std::size_t b) {
       const double left = Rate(a);
       const double right = Rate(b);
       if (left != right) return left > right;

@@ -72,7 +72,7 @@ Curve::Curve(const AllotJob& job, std::span<const std::int64_t> free)
       if (cost.batch <= job.batch) times_.push_back(cost.time.count());
     }
   }
-  std::sort(times_.begin(), times_.end());
+  std::ranges::sort(times_);
   times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
   most_at_.assign(times_.size() * kinds_, 0);
   for (std::size_t k = 0; k < kinds_; ++k) {
@@ -98,8 +98,8 @@ const Curve::Group* Curve::GroupOf(std::int64_t devices) const {
 }
 
 std::size_t Curve::Within(std::int64_t time) const {
-  return static_cast<std::size_t>(
-      std::upper_bound(times_.begin(), times_.end(), time) - times_.begin());
+  return static_cast<std::size_t>(std::ranges::upper_bound(times_, time) -
+                                  times_.begin());
 }
 
 bool Curve::HasBatch(std::size_t kind, std::int64_t batch,

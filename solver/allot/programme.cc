@@ -247,9 +247,8 @@ Packing Pack(const PackingProblem& problem, std::int64_t most_steps,
     value += option.value;
     for (std::size_t k = 0; k < kinds; ++k) left[k] -= option.counts[k];
   }
-  const bool fits = number == jobs &&
-                    std::count(taken.begin(), taken.end(), kNone) == 0 &&
-                    *std::min_element(left.begin(), left.end()) >= 0;
+  const bool fits = number == jobs && std::ranges::count(taken, kNone) == 0 &&
+                    *std::ranges::min_element(left) >= 0;
   if (!fits) packing.complete = false;
   if (fits && value >= problem.at_least) packing.options = std::move(taken);
   return packing;

@@ -221,7 +221,7 @@ class Search {
       const auto holds = [&](const Choice& choice) {
         return choice.time <= within_[j];
       };
-      if (std::none_of(known_[j].begin(), known_[j].end(), holds)) {
+      if (std::ranges::none_of(known_[j], holds)) {
         const Best cheapest = BestOf(j, Prices(model_.free().size(), 1),
                                      -kMaxCount, kMostWalkSteps);
         if (!cheapest.counts.has_value()) {
@@ -321,10 +321,9 @@ class Search {
       }
     }
     // Of equal devices only the best counts.
-    std::sort(
-        options->begin(), options->end(), [](const Option& a, const Option& b) {
-          return a.counts != b.counts ? a.counts < b.counts : a.value > b.value;
-        });
+    std::ranges::sort(*options, [](const Option& a, const Option& b) {
+      return a.counts != b.counts ? a.counts < b.counts : a.value > b.value;
+    });
     options->erase(std::unique(options->begin(), options->end(),
                                [](const Option& a, const Option& b) {
                                  return a.counts == b.counts;

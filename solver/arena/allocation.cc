@@ -72,10 +72,10 @@ Prepared Prepare(std::span<const Buffer> buffers, Bytes alignment) {
     times.push_back(buffer.begin);
     times.push_back(buffer.end);
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   times.erase(std::unique(times.begin(), times.end()), times.end());
   const auto number = [&times](std::int64_t time) {
-    return std::lower_bound(times.begin(), times.end(), time) - times.begin();
+    return std::ranges::lower_bound(times, time) - times.begin();
   };
   for (Block& block : prepared.blocks) {
     block = {number(block.begin), number(block.end), block.size / unit};
@@ -292,9 +292,8 @@ Result<Allocation> Allocate(std::span<const Buffer> buffers,
   if (options.capacity && allocation.pool > capacity) {
     return DoesNotFit(allocation, capacity);
   }
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateAllocation(allocation, buffers, options));
-  }
   return allocation;
 }
 

@@ -23,16 +23,6 @@ struct Stacked {
   std::vector<std::pair<std::size_t, std::size_t>> from;
 };
 
-// The last point that needs no more than `level`.
-std::optional<std::size_t> FastestWithin(std::span<const FrontPoint> front,
-                                         Bytes level) {
-  const auto beyond = std::upper_bound(
-      front.begin(), front.end(), level,
-      [](Bytes value, const FrontPoint& p) { return value < p.workspace; });
-  if (beyond == front.begin()) return std::nullopt;
-  return static_cast<std::size_t>(beyond - front.begin()) - 1;
-}
-
 // Serial: at each workspace level every part runs its fastest point that fits.
 Points Overlay(const std::vector<std::span<const FrontPoint>>& parts) {
   struct Event {

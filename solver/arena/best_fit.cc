@@ -53,10 +53,9 @@ Placement PlaceInOrder(std::span<const Block> blocks,
     }
     placement.offsets[b] = lowest;
     placement.pool = std::max(placement.pool, lowest + block.size);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), lowest,
-                                   [&](std::int64_t offset, std::size_t p) {
-                                     return offset < placement.offsets[p];
-                                   }),
+    placed.insert(std::ranges::upper_bound(
+                      placed, lowest, {},
+                      [&](std::size_t p) { return placement.offsets[p]; }),
                   b);
   }
   return placement;
@@ -78,7 +77,7 @@ Placement PlaceGreedily(std::span<const Block> blocks, std::int64_t enough,
                        static_cast<double>(block.end)),
                   b};
     }
-    std::sort(keyed.begin(), keyed.end());
+    std::ranges::sort(keyed);
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = keyed[i].second;
     Placement placement = PlaceInOrder(blocks, order, rank == ByBegin);
     if (placement.pool < best.pool) best = std::move(placement);

@@ -37,7 +37,7 @@ class Rebuilder {
       for (const std::size_t part : node.parts) {
         if (copies[part].has_value()) parts.push_back(*copies[part]);
       }
-      if (reversed) std::reverse(parts.begin(), parts.end());
+      if (reversed) std::ranges::reverse(parts);
       copies.push_back(Join(node.kind, std::move(parts)));
     }
     return copies.back();

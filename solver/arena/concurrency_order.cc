@@ -84,7 +84,7 @@ class OrderDecomposer {
       }
       nodes.push_back(std::move(node));
     }
-    std::reverse(nodes.begin(), nodes.end());
+    std::ranges::reverse(nodes);
     for (Concurrency::Node& node : nodes) {
       for (std::size_t& part : node.parts) part = nodes.size() - 1 - part;
     }
@@ -128,14 +128,13 @@ class OrderDecomposer {
           }
         }
       }
-      std::sort(component.begin(), component.end());
+      std::ranges::sort(component);
       components.push_back(std::move(component));
     }
     if (opposite) {  // each component is wholly before or after each other
-      std::sort(components.begin(), components.end(),
-                [this](const auto& a, const auto& b) {
-                  return order_.Before(a[0], b[0]);
-                });
+      std::ranges::sort(components, [this](const auto& a, const auto& b) {
+        return order_.Before(a[0], b[0]);
+      });
     }
     return components;
   }
@@ -147,7 +146,7 @@ class OrderDecomposer {
     std::vector<std::pair<std::size_t, std::size_t>> ranked;
     ranked.reserve(set.size());
     for (const std::size_t i : set) ranked.emplace_back(Rank(i), i);
-    std::sort(ranked.begin(), ranked.end());
+    std::ranges::sort(ranked);
     std::vector<std::vector<std::size_t>> chains;
     std::vector<std::size_t> last;  // the rank of each chain's last element
     for (const auto& [rank, i] : ranked) {

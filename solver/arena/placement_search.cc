@@ -52,7 +52,7 @@ void PlacementSearch::Rank(BlockRule rule) {
   };
   std::vector<std::pair<std::tuple<double, double, double>, Index>> order;
   for (Index b = 0; b < state_.blocks(); ++b) order.emplace_back(key(b), b);
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   rank_.resize(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     rank_[At(order[i].second)] = static_cast<Index>(i);

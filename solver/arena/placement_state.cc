@@ -33,7 +33,7 @@ void PlacementState::CutIntoSections() {
     events.emplace_back(block.begin, true);
     events.emplace_back(block.end, false);
   }
-  std::sort(events.begin(), events.end());
+  std::ranges::sort(events);
   std::vector<std::int64_t> begins;
   for (std::size_t i = 0; i + 1 < events.size(); ++i) {
     if (events[i].second && !events[i + 1].second) {
@@ -43,9 +43,8 @@ void PlacementState::CutIntoSections() {
   std::int64_t spans = 0;
   for (const Block& block : blocks_) {
     const auto section = [&begins](std::int64_t time) {
-      return static_cast<Index>(
-          std::lower_bound(begins.begin(), begins.end(), time) -
-          begins.begin());
+      return static_cast<Index>(std::ranges::lower_bound(begins, time) -
+                                begins.begin());
     };
     span_.push_back({section(block.begin), section(block.end)});
     spans += span_.back().last - span_.back().first;

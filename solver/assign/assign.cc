@@ -56,9 +56,8 @@ Assignment Assemble(const AssignProblem& problem,
     for (const std::size_t g : kind.gpus) {
       const BatchSize batch(batches[at++]);
       if (batch == BatchSize(0)) continue;
-      const auto cost = std::lower_bound(
-          kind.costs.begin(), kind.costs.end(), batch,
-          [](const BatchCost& a, BatchSize b) { return a.batch < b; });
+      const auto cost =
+          std::ranges::lower_bound(kind.costs, batch, {}, &BatchCost::batch);
       UCUDNN_CHECK(cost != kind.costs.end() && cost->batch == batch);
       assignment.shares[g] = {batch, cost->time};
       assignment.makespan = std::max(assignment.makespan, cost->time);
@@ -115,7 +114,7 @@ Result<std::optional<Candidate>> ForExactly(const std::vector<GpuKind>& kinds,
       if (time > from && time < limit) times.push_back(time);
     }
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   times.erase(std::unique(times.begin(), times.end()), times.end());
   Found found;
   std::size_t begin = 0;
@@ -160,10 +159,9 @@ Result<Assignment> WithCommunication(const AssignProblem& problem,
         problem.communication[static_cast<std::size_t>(gpus) - 1].count();
     numbers.push_back({*time + extra, *time, gpus});
   }
-  std::sort(numbers.begin(), numbers.end(),
-            [](const Number& a, const Number& b) {
-              return a.bound != b.bound ? a.bound < b.bound : a.gpus < b.gpus;
-            });
+  std::ranges::sort(numbers, {}, [](const Number& number) {
+    return std::pair(number.bound, number.gpus);
+  });
   std::optional<Candidate> best;
   std::int64_t best_time = kMaxCount;
   std::int64_t best_gpus = 0;
@@ -226,9 +224,8 @@ std::optional<Nanoseconds> SplitEvenly(const AssignProblem& problem) {
 Result<Assignment> SolveAssignment(const AssignProblem& problem,
                                    const Limits& limits) {
   Result<Assignment> assignment = Solve(problem, limits);
-  if constexpr (kSolversCheckThemselves) {
-    if (assignment) RequireValid(ValidateAssignment(*assignment, problem));
-  }
+  if (kSolversCheckThemselves && assignment)
+    RequireValid(ValidateAssignment(*assignment, problem));
   return assignment;
 }
 

@@ -1,6 +1,7 @@
 #include "solver/assign/explain.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "solver/assign/kinds.h"
@@ -34,9 +35,8 @@ ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
             {},
             "left out: every measured batch exceeds its limits"};
   }
-  const auto fastest = std::min_element(
-      kind.costs.begin(), kind.costs.end(),
-      [](const BatchCost& a, const BatchCost& b) { return a.time < b.time; });
+  const auto fastest =
+      std::ranges::min_element(kind.costs, {}, &BatchCost::time);
   if (fastest->time > slowest) {
     return {Binding::kLeftTooSlow, *fastest,
             "left out: its fastest batch, " + TakesText(*fastest)};
@@ -49,11 +49,10 @@ ShareExplanation ExplainLeftOut(const std::vector<BatchCost>& table,
 ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
                               const GpuKind& kind, const Share& share,
                               BatchSize batch, Nanoseconds slowest) {
-  const auto above = [&](BatchSize b, const BatchCost& cost) {
-    return b < cost.batch;
-  };
-  const auto next = std::upper_bound(kind.costs.begin(), kind.costs.end(),
-                                     share.batch, above);
+  const auto next =
+      std::ranges::upper_bound(kind.costs, share.batch, {}, &BatchCost::batch);
+  const auto measured =
+      std::ranges::upper_bound(table, share.batch, {}, &BatchCost::batch);
   const auto fitting =
       std::find_if(next, kind.costs.end(),
                    [&](const BatchCost& cost) { return cost.time <= slowest; });
@@ -76,11 +75,7 @@ ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
   } else if (next != kind.costs.end()) {
     explanation.binding = Binding::kNextTooSlow;
     explanation.text = next_text;
-  } else if (share.batch < batch &&
-             std::upper_bound(table.begin(), table.end(), share.batch, above) !=
-                 table.end() &&
-             std::upper_bound(table.begin(), table.end(), share.batch, above)
-                     ->batch <= batch) {
+  } else if (measured != table.end() && measured->batch <= batch) {
     explanation.binding = Binding::kLimits;
     explanation.text = "larger batches exceed its limits";
   } else {
@@ -93,27 +88,11 @@ ShareExplanation ExplainShare(const std::vector<BatchCost>& table,
 }  // namespace
 
 std::string_view Name(Binding binding) {
-  switch (binding) {
-    case Binding::kSlowest:
-      return "slowest";
-    case Binding::kNextTooSlow:
-      return "next_too_slow";
-    case Binding::kNothingLarger:
-      return "nothing_larger";
-    case Binding::kLimits:
-      return "limits";
-    case Binding::kSumReached:
-      return "sum_reached";
-    case Binding::kLeftTooSlow:
-      return "left_too_slow";
-    case Binding::kLeftNoBatch:
-      return "left_no_batch";
-    case Binding::kLeftLimits:
-      return "left_limits";
-    case Binding::kLeftNotNeeded:
-      return "left_not_needed";
-  }
-  return "slowest";
+  constexpr std::array<std::string_view, 9> kNames = {
+      "slowest",       "next_too_slow", "nothing_larger",
+      "limits",        "sum_reached",   "left_too_slow",
+      "left_no_batch", "left_limits",   "left_not_needed"};
+  return kNames[static_cast<std::size_t>(binding)];
 }
 
 std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
@@ -133,9 +112,8 @@ std::vector<ShareExplanation> ExplainShares(const AssignProblem& problem,
               : ExplainShare(table, kind, share, problem.batch, slowest);
     }
   }
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateExplanations(explanations, assignment, problem));
-  }
   return explanations;
 }
 
@@ -169,9 +147,8 @@ Result<std::vector<MarginalGain>> MarginalGains(const AssignProblem& problem,
     }
     gains.push_back({gpu, makespan, assignment.makespan - makespan});
   }
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateGains(gains, assignment, problem));
-  }
   return gains;
 }
 

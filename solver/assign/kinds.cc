@@ -82,9 +82,7 @@ std::vector<std::int64_t> LeastFrom(std::span<const BatchCost> costs) {
 void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
               BatchSize largest, GpuKind* kind) {
   const BatchSize most = std::min(largest, gpu.max_batch);
-  auto end = std::upper_bound(
-      table.begin(), table.end(), most,
-      [](BatchSize b, const BatchCost& cost) { return b < cost.batch; });
+  const auto end = std::ranges::upper_bound(table, most, {}, &BatchCost::batch);
   if (gpu.allowed.empty() && gpu.memory_limit == Bytes::Max()) {
     kind->costs = {table.begin(), end};
     return;
@@ -92,8 +90,7 @@ void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
   for (auto it = table.begin(); it != end; ++it) {
     if (it->memory > gpu.memory_limit) continue;
     if (!gpu.allowed.empty() &&
-        !std::binary_search(gpu.allowed.begin(), gpu.allowed.end(),
-                            it->batch)) {
+        !std::ranges::binary_search(gpu.allowed, it->batch)) {
       continue;
     }
     kind->own_costs.push_back(*it);
@@ -105,8 +102,7 @@ void Restrict(const std::vector<BatchCost>& table, const AssignGpu& gpu,
 
 std::size_t GpuKind::LargestWithin(std::int64_t time) const {
   const auto blocks = static_cast<std::size_t>(
-      std::upper_bound(least_from.begin(), least_from.end(), time) -
-      least_from.begin());
+      std::ranges::upper_bound(least_from, time) - least_from.begin());
   if (blocks == 0) return 0;
   // The batch is in the last of these blocks.
   std::size_t end = std::min(blocks * kBlock, costs.size());
@@ -157,15 +153,14 @@ Result<std::vector<GpuKind>> MakeKinds(const AssignProblem& problem,
                   "GPU {} has table {}, but there are {}", g, gpu.table,
                   problem.tables.size());
     }
-    if (!std::is_sorted(gpu.allowed.begin(), gpu.allowed.end())) {
+    if (!std::ranges::is_sorted(gpu.allowed)) {
       return Fail(Code::kInvalidArgument,
                   "the allowed batches of GPU {} are not sorted", g);
     }
     auto& candidates = of_table[gpu.table];
-    const auto same =
-        std::find_if(candidates.begin(), candidates.end(), [&](std::size_t k) {
-          return problem.gpus[kinds[k].gpus.front()] == gpu;
-        });
+    const auto same = std::ranges::find_if(candidates, [&](std::size_t k) {
+      return problem.gpus[kinds[k].gpus.front()] == gpu;
+    });
     if (same != candidates.end()) {
       kinds[*same].gpus.push_back(g);
       continue;
@@ -204,7 +199,7 @@ std::optional<std::int64_t> LeastEnough(
   if (high < 0 || !enough(high)) return std::nullopt;
   const auto bisect = [&](std::span<const std::int64_t> times) {
     while (true) {
-      const auto first = std::upper_bound(times.begin(), times.end(), low);
+      const auto first = std::ranges::upper_bound(times, low);
       const auto last = std::lower_bound(first, times.end(), high);
       if (first == last) return;
       const std::int64_t middle = first[(last - first) / 2];
@@ -215,7 +210,7 @@ std::optional<std::int64_t> LeastEnough(
   for (const GpuKind& kind : kinds) {
     // No block's time lies between; times of the batches around `low` may.
     const auto blocks = static_cast<std::size_t>(
-        std::upper_bound(kind.least_from.begin(), kind.least_from.end(), low) -
+        std::ranges::upper_bound(kind.least_from, low) -
         kind.least_from.begin());
     if (blocks == 0) continue;
     bisect(LeastTimesOfBlock(

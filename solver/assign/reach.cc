@@ -4,7 +4,6 @@
 #include <utility>
 
 namespace ucudnn::assign_internal {
-namespace {}  // namespace
 
 bool Sums::AddOneOf(std::span<const Run> runs) {
   const std::size_t size = words_.size();
@@ -141,7 +140,7 @@ Result<std::optional<std::int64_t>> Reach::LeastTime(
       }
     }
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   times.erase(std::unique(times.begin(), times.end()), times.end());
   auto begin = times.begin();
   auto end = times.end() - 1;  // the last one is feasible

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -60,9 +61,7 @@ std::vector<Ties::Ranked> Ties::Rank(std::int64_t time) const {
     const std::int64_t largest = kinds_[k].LargestBatchWithin(time);
     if (largest > 0) ranked.push_back({k, largest});
   }
-  std::stable_sort(
-      ranked.begin(), ranked.end(),
-      [](const Ranked& a, const Ranked& b) { return a.largest > b.largest; });
+  std::ranges::stable_sort(ranked, std::ranges::greater(), &Ranked::largest);
   return ranked;
 }
 
@@ -262,11 +261,10 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
     const Layer& old = of_middle[static_cast<std::size_t>(i) - 1];
     const std::int64_t now =
         of_middle[static_cast<std::size_t>(i)].Row(0)[given];
-    const auto o = std::find_if(
-        middle_options.begin(), middle_options.end(), [&](const Option& x) {
-          return x.given <= given && old.Row(0)[given - x.given] < kNone &&
-                 old.Row(0)[given - x.given] + x.time == now;
-        });
+    const auto o = std::ranges::find_if(middle_options, [&](const Option& x) {
+      return x.given <= given && old.Row(0)[given - x.given] < kNone &&
+             old.Row(0)[given - x.given] + x.time == now;
+    });
     UCUDNN_CHECK(o != middle_options.end());
     batches[ranked[middle].kind].push_back(o->batch);
     given -= o->given;
@@ -287,12 +285,11 @@ Result<std::optional<std::vector<std::int64_t>>> Ties::Solve(
       continue;
     }
     const std::int64_t in_before = is_above ? out : out + 1;
-    const auto o = std::find_if(
-        options[r].begin(), options[r].end(), [&](const Option& x) {
-          return x.given <= given && old.HasRow(in_before) &&
-                 old.Row(in_before)[given - x.given] < kNone &&
-                 old.Row(in_before)[given - x.given] + x.time == now;
-        });
+    const auto o = std::ranges::find_if(options[r], [&](const Option& x) {
+      return x.given <= given && old.HasRow(in_before) &&
+             old.Row(in_before)[given - x.given] < kNone &&
+             old.Row(in_before)[given - x.given] + x.time == now;
+    });
     UCUDNN_CHECK(o != options[r].end());
     batches[ranked[r].kind].push_back(o->batch);
     given -= o->given;

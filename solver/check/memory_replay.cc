@@ -85,7 +85,7 @@ class Replay {
     for (const std::size_t block : task.writes) {
       if (place_.accumulates &&
           graph_.blocks[block].kind == BlockKind::kWeightGradient &&
-          std::count(reads.begin(), reads.end(), block) == 0) {
+          std::ranges::count(reads, block) == 0) {
         reads.push_back(block);
       }
     }

@@ -36,13 +36,13 @@ Status CheckUndivided(const KernelPlan& kernel, const KernelProfile& measured,
     if (kernel.undivided_time == point.time) found = true;
   }
   if (mode == WorkspaceMode::kReuse && kernel.undivided_time != fastest) {
-    return Fail(Code::kInternal, "the undivided time is {} ns, not {} ns",
-                fastest.value_or(Nanoseconds(-1)).count(),
-                kernel.undivided_time.value_or(Nanoseconds(-1)).count());
+    return Wrong("the undivided time is {} ns, not {} ns",
+                 fastest.value_or(Nanoseconds(-1)).count(),
+                 kernel.undivided_time.value_or(Nanoseconds(-1)).count());
   }
   if (kernel.undivided_time.has_value() && !found) {
-    return Fail(Code::kInternal, "no undivided execution takes {} ns",
-                kernel.undivided_time->count());
+    return Wrong("no undivided execution takes {} ns",
+                 kernel.undivided_time->count());
   }
   return {};
 }
@@ -53,15 +53,14 @@ Status CheckKernel(const KernelPlan& kernel, const KernelProfile& measured,
   const KernelId& id = measured.id;
   if (kernel.layer != id.layer || kernel.op != id.op ||
       kernel.precision != id.precision || kernel.layout != id.layout) {
-    return Fail(Code::kInternal, "the profile has {} {} in this place",
-                id.layer, Name(id.op));
+    return Wrong("the profile has {} {} in this place", id.layer, Name(id.op));
   }
   UCUDNN_RETURN_IF_ERROR(ValidateMicroBatches(kernel.micro_batches, kernel.time,
                                               kernel.workspace, measured.points,
                                               batch, policy));
   if (kernel.workspace > limit) {
-    return Fail(Code::kInternal, "{} bytes exceed the limit of {}",
-                kernel.workspace.count(), limit.count());
+    return Wrong("{} bytes exceed the limit of {}", kernel.workspace.count(),
+                 limit.count());
   }
   return CheckUndivided(kernel, measured, batch, limit, mode);
 }
@@ -89,10 +88,10 @@ Status CheckTold(const WorkspacePlan& plan,
     told = ConcurrentPairs(concurrency);
   }
   if (told == pairs) return {};
-  return Fail(Code::kInternal,
-              "the plan tells of {} pairs of kernels that may run at once, not "
-              "of those {}",
-              told.size(), pairs.size());
+  return Wrong(
+      "the plan tells of {} pairs of kernels that may run at once, not "
+      "of those {}",
+      told.size(), pairs.size());
 }
 
 Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
@@ -104,26 +103,25 @@ Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
     if (!kernel.offset.has_value()) continue;
     ++placed;
     if (*kernel.offset < Bytes(0)) {
-      return Fail(Code::kInternal, "{}: the offset is negative",
-                  LabelOf(kernel));
+      return Wrong("{}: the offset is negative", LabelOf(kernel));
     }
     extent = std::max(extent, Sum(*kernel.offset, kernel.workspace));
   }
   const bool all_placed = placed == plan.kernels.size();
   if (rules.mode == WorkspaceMode::kShared ? !all_placed
                                            : placed != 0 && !all_placed) {
-    return Fail(Code::kInternal, "{} of {} kernels have an offset", placed,
-                plan.kernels.size());
+    return Wrong("{} of {} kernels have an offset", placed,
+                 plan.kernels.size());
   }
   const Bytes total = rules.mode == WorkspaceMode::kShared ? extent : sum;
   if (plan.total_workspace != total) {
-    return Fail(Code::kInternal, "the total workspace is {} bytes, not {}",
-                total.count(), plan.total_workspace.count());
+    return Wrong("the total workspace is {} bytes, not {}", total.count(),
+                 plan.total_workspace.count());
   }
   if (rules.mode == WorkspaceMode::kReuse) return {};
   if (total > plan.workspace_limit || extent > plan.workspace_limit) {
-    return Fail(Code::kInternal, "{} bytes in all exceed the limit of {}",
-                std::max(total, extent).count(), plan.workspace_limit.count());
+    return Wrong("{} bytes in all exceed the limit of {}",
+                 std::max(total, extent).count(), plan.workspace_limit.count());
   }
   if (!all_placed) return {};
   std::vector<ConcurrentPair> pairs(rules.concurrent.begin(),
@@ -135,11 +133,11 @@ Status CheckSegments(const WorkspacePlan& plan, const ValidationRules& rules) {
   }
   for (const auto& [i, j] : pairs) {
     if (i >= plan.kernels.size() || j >= plan.kernels.size() || i == j) {
-      return Fail(Code::kInternal, "kernels {} and {} are no pair", i, j);
+      return Wrong("kernels {} and {} are no pair", i, j);
     }
     if (Overlap(plan.kernels[i], plan.kernels[j])) {
-      return Fail(Code::kInternal, "the segments of {} and {} overlap",
-                  LabelOf(plan.kernels[i]), LabelOf(plan.kernels[j]));
+      return Wrong("the segments of {} and {} overlap",
+                   LabelOf(plan.kernels[i]), LabelOf(plan.kernels[j]));
     }
   }
   return rules.mode == WorkspaceMode::kShared ? CheckTold(plan, pairs)
@@ -156,29 +154,29 @@ Status CheckTotals(const WorkspacePlan& plan) {
     undivided_sum += kernel.undivided_time.value_or(Nanoseconds(0));
   }
   if (plan.total_time != time) {
-    return Fail(Code::kInternal, "kernels take {} ns in all, not {} ns",
-                time.count(), plan.total_time.count());
+    return Wrong("kernels take {} ns in all, not {} ns", time.count(),
+                 plan.total_time.count());
   }
   if (plan.undivided_time.has_value() != has_undivided) {
-    return Fail(Code::kInternal, "an undivided time in all is {}, but {}",
-                has_undivided ? "known" : "not known",
-                has_undivided ? "not given" : "given");
+    return Wrong("an undivided time in all is {}, but {}",
+                 has_undivided ? "known" : "not known",
+                 has_undivided ? "not given" : "given");
   }
   if (has_undivided && *plan.undivided_time != undivided_sum) {
-    return Fail(Code::kInternal, "undivided times sum to {} ns, not {} ns",
-                undivided_sum.count(), plan.undivided_time->count());
+    return Wrong("undivided times sum to {} ns, not {} ns",
+                 undivided_sum.count(), plan.undivided_time->count());
   }
   if (has_undivided && time > undivided_sum) {
-    return Fail(Code::kInternal, "{} ns are more than {} ns undivided",
-                time.count(), undivided_sum.count());
+    return Wrong("{} ns are more than {} ns undivided", time.count(),
+                 undivided_sum.count());
   }
   if (plan.lower_bound > time) {
-    return Fail(Code::kInternal, "the bound, {} ns, exceeds the time, {} ns",
-                plan.lower_bound.count(), time.count());
+    return Wrong("the bound, {} ns, exceeds the time, {} ns",
+                 plan.lower_bound.count(), time.count());
   }
   if (plan.optimal != (plan.lower_bound == time)) {
-    return Fail(Code::kInternal, "'optimal' is {}, bound {} ns, time {} ns",
-                plan.optimal, plan.lower_bound.count(), time.count());
+    return Wrong("'optimal' is {}, bound {} ns, time {} ns", plan.optimal,
+                 plan.lower_bound.count(), time.count());
   }
   return {};
 }
@@ -203,23 +201,22 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
     const MicroBatch& micro = micro_batches[i];
     if (micro.count < 1) {
-      return Fail(Code::kInternal, "micro-batch {} runs {} times", i,
-                  micro.count);
+      return Wrong("micro-batch {} runs {} times", i, micro.count);
     }
     if (i >= ordered && micro_batches[i - 1].batch < micro.batch) {
-      return Fail(Code::kInternal,
-                  "micro-batch {} is larger than the one "
-                  "before it",
-                  i);
+      return Wrong(
+          "micro-batch {} is larger than the one "
+          "before it",
+          i);
     }
     if (!Admitted(policy, micro.batch, batch)) {
-      return Fail(Code::kInternal, "policy {} does not admit batch {}",
-                  Name(policy), micro.batch.count());
+      return Wrong("policy {} does not admit batch {}", Name(policy),
+                   micro.batch.count());
     }
     const bool writes = i == 0;
     const bool adds = i > 0 || micro.count > 1;
-    const bool known = std::any_of(
-        points.begin(), points.end(), [&](const MeasuredPoint& point) {
+    const bool known =
+        std::ranges::any_of(points, [&](const MeasuredPoint& point) {
           return point.batch == micro.batch &&
                  point.algorithm == micro.algorithm &&
                  point.workspace == micro.workspace &&
@@ -227,27 +224,26 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
                  (!adds || AddingTime(point) == micro.time);
         });
     if (!known) {
-      return Fail(Code::kInternal,
-                  "{} at batch {} in {} ns with {} bytes was "
-                  "not measured",
-                  micro.algorithm.name, micro.batch.count(), micro.time.count(),
-                  micro.workspace.count());
+      return Wrong(
+          "{} at batch {} in {} ns with {} bytes was "
+          "not measured",
+          micro.algorithm.name, micro.batch.count(), micro.time.count(),
+          micro.workspace.count());
     }
     images += micro.batch.count() * micro.count;
     sum += micro.time * micro.count;
     largest = std::max(largest, micro.workspace);
   }
   if (images != batch.count()) {
-    return Fail(Code::kInternal, "micro-batches sum to {}, not to {}", images,
-                batch.count());
+    return Wrong("micro-batches sum to {}, not to {}", images, batch.count());
   }
   if (sum != time) {
-    return Fail(Code::kInternal, "micro-batches take {} ns, not {} ns",
-                sum.count(), time.count());
+    return Wrong("micro-batches take {} ns, not {} ns", sum.count(),
+                 time.count());
   }
   if (largest != workspace) {
-    return Fail(Code::kInternal, "micro-batches need {} bytes, not {}",
-                largest.count(), workspace.count());
+    return Wrong("micro-batches need {} bytes, not {}", largest.count(),
+                 workspace.count());
   }
   return {};
 }
@@ -264,8 +260,8 @@ Status ValidateKernel(const KernelPlan& plan, const KernelProfile& measured,
 Status ValidatePlan(const WorkspacePlan& plan, const Profile& profile,
                     const ValidationRules& rules) {
   if (plan.kernels.size() != profile.kernels.size()) {
-    return Fail(Code::kInternal, "{} kernels are planned, {} measured",
-                plan.kernels.size(), profile.kernels.size());
+    return Wrong("{} kernels are planned, {} measured", plan.kernels.size(),
+                 profile.kernels.size());
   }
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     Status status = CheckKernel(plan.kernels[i], profile.kernels[i], plan.batch,

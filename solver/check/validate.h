@@ -67,6 +67,13 @@ Status ValidateMicroBatches(std::span<const MicroBatch> micro_batches,
                             std::span<const MeasuredPoint> points,
                             BatchSize batch, BatchPolicy policy);
 
+// The answer is wrong: kInternal.
+template <class... Args>
+tl::unexpected<Error> Wrong(fmt::format_string<Args...> format,
+                            Args&&... args) {
+  return Fail(Code::kInternal, format, std::forward<Args>(args)...);
+}
+
 // Whether solvers check their own answers: in debug builds.
 #ifdef NDEBUG
 inline constexpr bool kSolversCheckThemselves = false;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "solver/check/validate.h"
+
 namespace ucudnn {
 namespace {
 
@@ -20,15 +22,14 @@ Status ValidateAllocation(const Allocation& allocation,
   const std::vector<Bytes>& offsets = allocation.offsets;
   const std::int64_t unit = options.alignment.count();
   if (offsets.size() != buffers.size()) {
-    return Fail(Code::kInternal, "{} buffers have {} offsets", buffers.size(),
-                offsets.size());
+    return Wrong("{} buffers have {} offsets", buffers.size(), offsets.size());
   }
   std::vector<Bytes> ends;
   Bytes pool;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (offsets[i] < Bytes(0) || offsets[i].count() % unit != 0) {
-      return Fail(Code::kInternal, "buffer {} has offset {}; alignment is {}",
-                  i, offsets[i].count(), unit);
+      return Wrong("buffer {} has offset {}; alignment is {}", i,
+                   offsets[i].count(), unit);
     }
     const std::int64_t units = (buffers[i].size.count() + unit - 1) / unit;
     ends.push_back(offsets[i] + Bytes(units * unit));
@@ -45,28 +46,27 @@ Status ValidateAllocation(const Allocation& allocation,
       }
       if (j < i && Meet(buffers[i], buffers[j]) &&
           std::max(offsets[i], offsets[j]) < std::min(ends[i], ends[j])) {
-        return Fail(Code::kInternal,
-                    "buffers {} [{}, {}) and {} [{}, {}) overlap", j,
-                    offsets[j].count(), ends[j].count(), i, offsets[i].count(),
-                    ends[i].count());
+        return Wrong("buffers {} [{}, {}) and {} [{}, {}) overlap", j,
+                     offsets[j].count(), ends[j].count(), i, offsets[i].count(),
+                     ends[i].count());
       }
     }
     load = std::max(load, live);
   }
   if (allocation.pool != pool || allocation.load != load) {
-    return Fail(Code::kInternal, "pool is {}, not {}; load is {}, not {}",
-                pool.count(), allocation.pool.count(), load.count(),
-                allocation.load.count());
+    return Wrong("pool is {}, not {}; load is {}, not {}", pool.count(),
+                 allocation.pool.count(), load.count(),
+                 allocation.load.count());
   }
   if (options.capacity && pool > *options.capacity) {
-    return Fail(Code::kInternal, "pool {} exceeds the capacity {}",
-                pool.count(), options.capacity->count());
+    return Wrong("pool {} exceeds the capacity {}", pool.count(),
+                 options.capacity->count());
   }
   if (allocation.lower_bound < load || allocation.lower_bound > pool ||
       allocation.proven != (allocation.lower_bound == pool)) {
-    return Fail(Code::kInternal, "'proven' is {}, load {}, bound {}, pool {}",
-                allocation.proven, load.count(), allocation.lower_bound.count(),
-                pool.count());
+    return Wrong("'proven' is {}, load {}, bound {}, pool {}",
+                 allocation.proven, load.count(),
+                 allocation.lower_bound.count(), pool.count());
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "solver/assign/assign.h"
+#include "solver/check/validate.h"
 
 namespace ucudnn {
 namespace {
@@ -29,23 +30,22 @@ Result<Assignment> Assign(const AllotJob& job,
 Status CheckDevices(const JobAllotment& allotment, const AllotJob& job,
                     std::size_t kinds) {
   if (allotment.devices.size() != kinds) {
-    return Fail(Code::kInternal, "devices of {} kinds, not of {}",
-                allotment.devices.size(), kinds);
+    return Wrong("devices of {} kinds, not of {}", allotment.devices.size(),
+                 kinds);
   }
   std::vector<std::int64_t> shared(kinds, 0);
   for (const DeviceShare& share : allotment.shares) {
     if (share.kind >= kinds) {
-      return Fail(Code::kInternal, "a share of kind {}", share.kind);
+      return Wrong("a share of kind {}", share.kind);
     }
     ++shared[share.kind];
   }
   if (shared != allotment.devices) {
-    return Fail(Code::kInternal, "not every device has one share");
+    return Wrong("not every device has one share");
   }
   const auto devices = static_cast<std::int64_t>(allotment.shares.size());
   if (devices < job.least || devices > job.most) {
-    return Fail(Code::kInternal, "{} devices, not {} to {}", devices, job.least,
-                job.most);
+    return Wrong("{} devices, not {} to {}", devices, job.least, job.most);
   }
   return {};
 }
@@ -56,27 +56,26 @@ Status CheckSplit(const JobAllotment& allotment, const AllotJob& job) {
   for (const DeviceShare& share : allotment.shares) {
     const auto& table = job.tables[share.kind];
     const bool measured =
-        std::any_of(table.begin(), table.end(), [&](const BatchCost& cost) {
+        std::ranges::any_of(table, [&](const BatchCost& cost) {
           return cost.batch == share.batch && cost.time == share.time;
         });
     if (!measured || share.batch < BatchSize(1)) {
-      return Fail(Code::kInternal, "batch {} in {} ns on kind {} is no row",
-                  share.batch.count(), share.time.count(), share.kind);
+      return Wrong("batch {} in {} ns on kind {} is no row",
+                   share.batch.count(), share.time.count(), share.kind);
     }
     images += share.batch.count();
     slowest = std::max(slowest, share.time);
   }
   if (images != job.batch.count()) {
-    return Fail(Code::kInternal, "the shares sum to {}, not to {}", images,
-                job.batch.count());
+    return Wrong("the shares sum to {}, not to {}", images, job.batch.count());
   }
   if (!job.communication.empty()) {
     slowest += job.communication[allotment.shares.size() - 1];
   }
   if (std::max(slowest, Nanoseconds(1)) !=
       std::max(allotment.step, Nanoseconds(1))) {
-    return Fail(Code::kInternal, "the step takes {} ns, not {}",
-                slowest.count(), allotment.step.count());
+    return Wrong("the step takes {} ns, not {}", slowest.count(),
+                 allotment.step.count());
   }
   return {};
 }
@@ -93,12 +92,12 @@ Status CheckTimes(const JobAllotment& allotment, const AllotJob& job,
   if (gave_up(split)) return {};
   if (!split) return Within("no assignment", split.error());
   if (split->gpus_used >= job.least && split->makespan < allotment.step) {
-    return Fail(Code::kInternal, "an assignment takes {} ns, not {}",
-                split->makespan.count(), allotment.step.count());
+    return Wrong("an assignment takes {} ns, not {}", split->makespan.count(),
+                 allotment.step.count());
   }
   if (allotment.alone > std::max(allotment.step, Nanoseconds(1))) {
-    return Fail(Code::kInternal, "alone it takes {} ns, longer than {}",
-                allotment.alone.count(), allotment.step.count());
+    return Wrong("alone it takes {} ns, longer than {}",
+                 allotment.alone.count(), allotment.step.count());
   }
   std::int64_t all = 0;
   for (const std::int64_t devices : free) all += devices;
@@ -113,8 +112,8 @@ Status CheckTimes(const JobAllotment& allotment, const AllotJob& job,
   if (least > allotment.alone ||
       (job.least <= alone->gpus_used && alone->gpus_used <= job.most &&
        least != allotment.alone)) {
-    return Fail(Code::kInternal, "alone it takes {} ns, not {}", least.count(),
-                allotment.alone.count());
+    return Wrong("alone it takes {} ns, not {}", least.count(),
+                 allotment.alone.count());
   }
   return {};
 }
@@ -139,8 +138,7 @@ Status CheckFigures(const Allotment& allotment, const AllotProblem& problem) {
     const double weight = static_cast<double>(problem.jobs[j].weight) /
                           static_cast<double>(kUnitWeight);
     if (!Near(job.share, share)) {
-      return Fail(Code::kInternal, "job {}: a share of {}, not {}", j,
-                  job.share, share);
+      return Wrong("job {}: a share of {}, not {}", j, job.share, share);
     }
     least = std::min(least, share / weight);
     sum += share * weight;
@@ -151,13 +149,12 @@ Status CheckFigures(const Allotment& allotment, const AllotProblem& problem) {
   if (std::abs(static_cast<double>(allotment.objective) -
                objective * static_cast<double>(kWholeShare)) >
       slip + 1 + 1e-9 * objective * static_cast<double>(kWholeShare)) {
-    return Fail(Code::kInternal, "the objective is {}, not {}",
-                allotment.objective, objective);
+    return Wrong("the objective is {}, not {}", allotment.objective, objective);
   }
   if (allotment.bound < allotment.objective ||
       allotment.optimal != (allotment.bound == allotment.objective)) {
-    return Fail(Code::kInternal, "a bound of {} for {}, optimal {}",
-                allotment.bound, allotment.objective, allotment.optimal);
+    return Wrong("a bound of {} for {}, optimal {}", allotment.bound,
+                 allotment.objective, allotment.optimal);
   }
   return {};
 }
@@ -167,8 +164,7 @@ Status CheckFigures(const Allotment& allotment, const AllotProblem& problem) {
 Status ValidateAllotment(const Allotment& allotment,
                          const AllotProblem& problem) {
   if (allotment.jobs.size() != problem.jobs.size()) {
-    return Fail(Code::kInternal, "{} jobs, not {}", allotment.jobs.size(),
-                problem.jobs.size());
+    return Wrong("{} jobs, not {}", allotment.jobs.size(), problem.jobs.size());
   }
   std::vector<std::int64_t> taken(problem.free.size(), 0);
   for (std::size_t j = 0; j < problem.jobs.size(); ++j) {
@@ -185,9 +181,8 @@ Status ValidateAllotment(const Allotment& allotment,
   }
   for (std::size_t k = 0; k < taken.size(); ++k) {
     if (taken[k] > problem.free[k]) {
-      return Fail(Code::kInternal,
-                  "{} devices of kind {} are allotted, {} free", taken[k], k,
-                  problem.free[k]);
+      return Wrong("{} devices of kind {} are allotted, {} free", taken[k], k,
+                   problem.free[k]);
     }
   }
   return CheckFigures(allotment, problem);

@@ -12,15 +12,12 @@ namespace {
 bool MayUse(const AssignGpu& gpu, const BatchCost& cost) {
   return cost.batch <= gpu.max_batch && cost.memory <= gpu.memory_limit &&
          (gpu.allowed.empty() ||
-          std::find(gpu.allowed.begin(), gpu.allowed.end(), cost.batch) !=
-              gpu.allowed.end());
+          std::ranges::find(gpu.allowed, cost.batch) != gpu.allowed.end());
 }
 
 // The row of `table` for `batch`; null if there is none.
 const BatchCost* Find(const std::vector<BatchCost>& table, BatchSize batch) {
-  const auto row =
-      std::find_if(table.begin(), table.end(),
-                   [&](const BatchCost& cost) { return cost.batch == batch; });
+  const auto row = std::ranges::find(table, batch, &BatchCost::batch);
   return row == table.end() ? nullptr : &*row;
 }
 
@@ -28,17 +25,15 @@ Status CheckShare(const Share& share, const AssignGpu& gpu,
                   const std::vector<BatchCost>& table) {
   if (share.batch == BatchSize(0)) {
     if (share.time == Nanoseconds(0)) return {};
-    return Fail(Code::kInternal, "left out, but takes {} ns",
-                share.time.count());
+    return Wrong("left out, but takes {} ns", share.time.count());
   }
   const BatchCost* row = Find(table, share.batch);
   if (row == nullptr || row->time != share.time) {
-    return Fail(Code::kInternal, "batch {} in {} ns was not measured",
-                share.batch.count(), share.time.count());
+    return Wrong("batch {} in {} ns was not measured", share.batch.count(),
+                 share.time.count());
   }
   if (!MayUse(gpu, *row)) {
-    return Fail(Code::kInternal, "batch {} is not within its limits",
-                share.batch.count());
+    return Wrong("batch {} is not within its limits", share.batch.count());
   }
   return {};
 }
@@ -57,31 +52,29 @@ Status CheckSums(const Assignment& assignment, BatchSize batch,
     total += share.time;
   }
   if (images != batch.count()) {
-    return Fail(Code::kInternal, "the shares sum to {}, not to {}", images,
-                batch.count());
+    return Wrong("the shares sum to {}, not to {}", images, batch.count());
   }
   if (used != assignment.gpus_used) {
-    return Fail(Code::kInternal, "{} GPUs take part, not {}", used,
-                assignment.gpus_used);
+    return Wrong("{} GPUs take part, not {}", used, assignment.gpus_used);
   }
   if (total != assignment.total_time) {
-    return Fail(Code::kInternal, "the GPUs take {} ns in all, not {} ns",
-                total.count(), assignment.total_time.count());
+    return Wrong("the GPUs take {} ns in all, not {} ns", total.count(),
+                 assignment.total_time.count());
   }
   const Nanoseconds extra =
       communication.empty() ? Nanoseconds(0)
                             : communication[static_cast<std::size_t>(used) - 1];
   if (extra != assignment.communication) {
-    return Fail(Code::kInternal, "{} GPUs communicate for {} ns, not {} ns",
-                used, extra.count(), assignment.communication.count());
+    return Wrong("{} GPUs communicate for {} ns, not {} ns", used,
+                 extra.count(), assignment.communication.count());
   }
   if (slowest + extra != assignment.makespan) {
-    return Fail(Code::kInternal, "the makespan is {} ns, not {} ns",
-                (slowest + extra).count(), assignment.makespan.count());
+    return Wrong("the makespan is {} ns, not {} ns", (slowest + extra).count(),
+                 assignment.makespan.count());
   }
   if (assignment.lower_bound != assignment.makespan) {
-    return Fail(Code::kInternal, "the bound is {} ns, the makespan {} ns",
-                assignment.lower_bound.count(), assignment.makespan.count());
+    return Wrong("the bound is {} ns, the makespan {} ns",
+                 assignment.lower_bound.count(), assignment.makespan.count());
   }
   return {};
 }
@@ -156,18 +149,18 @@ Status CheckExplanation(const ShareExplanation& explanation, const Share& share,
                                ? BindingOfNone(found, slowest)
                                : BindingOfShare(found, share.time, slowest);
   if (explanation.binding != expected) {
-    return Fail(Code::kInternal, "held by {}, not by {}", Name(expected),
-                Name(explanation.binding));
+    return Wrong("held by {}, not by {}", Name(expected),
+                 Name(explanation.binding));
   }
   const BatchCost* other = nullptr;
   if (expected == Binding::kNextTooSlow) other = found.larger;
   if (expected == Binding::kSumReached) other = found.larger_fits;
   if (expected == Binding::kLeftTooSlow) other = found.fastest;
   if (other != nullptr && explanation.other != *other) {
-    return Fail(Code::kInternal, "refers to batch {}, not to {}",
-                explanation.other.batch.count(), other->batch.count());
+    return Wrong("refers to batch {}, not to {}",
+                 explanation.other.batch.count(), other->batch.count());
   }
-  if (explanation.text.empty()) return Fail(Code::kInternal, "has no text");
+  if (explanation.text.empty()) return Wrong("has no text");
   return {};
 }
 
@@ -183,26 +176,23 @@ Status CheckJointShare(const Share& share,
   const WorkspacePlan* plan = made ? &**made : nullptr;
   if (share.batch == BatchSize(0)) {
     if (plan == nullptr && share.time == Nanoseconds(0)) return {};
-    return Fail(Code::kInternal, "left out, but has a plan or a time");
+    return Wrong("left out, but has a plan or a time");
   }
   const JointKind& kind = problem.kinds[gpu.kind];
   if (plan == nullptr || plan->batch != share.batch) {
-    return Fail(Code::kInternal, "has no plan for batch {}",
-                share.batch.count());
+    return Wrong("has no plan for batch {}", share.batch.count());
   }
   if (plan->workspace_limit != kind.workspace_limit) {
-    return Fail(Code::kInternal, "planned for {} bytes, not {}",
-                plan->workspace_limit.count(), kind.workspace_limit.count());
+    return Wrong("planned for {} bytes, not {}", plan->workspace_limit.count(),
+                 kind.workspace_limit.count());
   }
   if (share.batch > gpu.max_batch) {
-    return Fail(Code::kInternal, "batch {} is larger than {}",
-                share.batch.count(), gpu.max_batch.count());
+    return Wrong("batch {} is larger than {}", share.batch.count(),
+                 gpu.max_batch.count());
   }
   if (!problem.shares.empty() &&
-      std::find(problem.shares.begin(), problem.shares.end(), share.batch) ==
-          problem.shares.end()) {
-    return Fail(Code::kInternal, "batch {} was not to be considered",
-                share.batch.count());
+      std::ranges::find(problem.shares, share.batch) == problem.shares.end()) {
+    return Wrong("batch {} was not to be considered", share.batch.count());
   }
   std::vector<ConcurrentPair> pairs;
   if (kind.concurrency) pairs = ConcurrentPairs(*kind.concurrency);
@@ -216,8 +206,8 @@ Status CheckJointShare(const Share& share,
     time += kind.others.at(static_cast<std::size_t>(share.batch.count()));
   }
   if (time != share.time) {
-    return Fail(Code::kInternal, "its plan and the rest take {} ns, not {} ns",
-                time.count(), share.time.count());
+    return Wrong("its plan and the rest take {} ns, not {} ns", time.count(),
+                 share.time.count());
   }
   return {};
 }
@@ -227,8 +217,8 @@ Status CheckJointShare(const Share& share,
 Status ValidateAssignment(const Assignment& assignment,
                           const AssignProblem& problem) {
   if (assignment.shares.size() != problem.gpus.size()) {
-    return Fail(Code::kInternal, "{} shares for {} GPUs",
-                assignment.shares.size(), problem.gpus.size());
+    return Wrong("{} shares for {} GPUs", assignment.shares.size(),
+                 problem.gpus.size());
   }
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
     const AssignGpu& gpu = problem.gpus[g];
@@ -239,8 +229,8 @@ Status ValidateAssignment(const Assignment& assignment,
       CheckSums(assignment, problem.batch, problem.communication));
   const std::optional<Nanoseconds> even = EvenSplitOf(problem);
   if (even.has_value() && *even < assignment.makespan) {
-    return Fail(Code::kInternal, "{} ns, but {} ns evenly split",
-                assignment.makespan.count(), even->count());
+    return Wrong("{} ns, but {} ns evenly split", assignment.makespan.count(),
+                 even->count());
   }
   return {};
 }
@@ -250,16 +240,16 @@ Status ValidateEvenSplit(const std::optional<Nanoseconds>& even,
   const std::optional<Nanoseconds> expected = EvenSplitOf(problem);
   if (even == expected) return {};
   const Nanoseconds none(-1);
-  return Fail(Code::kInternal, "the even split takes {} ns, not {} ns",
-              expected.value_or(none).count(), even.value_or(none).count());
+  return Wrong("the even split takes {} ns, not {} ns",
+               expected.value_or(none).count(), even.value_or(none).count());
 }
 
 Status ValidateExplanations(std::span<const ShareExplanation> explanations,
                             const Assignment& assignment,
                             const AssignProblem& problem) {
   if (explanations.size() != problem.gpus.size()) {
-    return Fail(Code::kInternal, "{} explanations for {} GPUs",
-                explanations.size(), problem.gpus.size());
+    return Wrong("{} explanations for {} GPUs", explanations.size(),
+                 problem.gpus.size());
   }
   const Nanoseconds slowest = assignment.makespan - assignment.communication;
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
@@ -277,30 +267,28 @@ Status ValidateGains(std::span<const MarginalGain> gains,
                      const AssignProblem& problem) {
   std::vector<std::size_t> firsts;
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
-    const bool known =
-        std::any_of(firsts.begin(), firsts.end(), [&](std::size_t first) {
-          return problem.gpus[first] == problem.gpus[g];
-        });
+    const bool known = std::ranges::any_of(firsts, [&](std::size_t first) {
+      return problem.gpus[first] == problem.gpus[g];
+    });
     if (!known) firsts.push_back(g);
   }
   const bool unknown = !problem.communication.empty() &&
                        problem.communication.size() <= problem.gpus.size();
   if (gains.size() != (unknown ? 0 : firsts.size())) {
-    return Fail(Code::kInternal, "{} gains for {} kinds of GPUs", gains.size(),
-                firsts.size());
+    return Wrong("{} gains for {} kinds of GPUs", gains.size(), firsts.size());
   }
   for (std::size_t k = 0; k < gains.size(); ++k) {
     if (gains[k].gpu != firsts[k]) {
-      return Fail(Code::kInternal, "gain {} is of GPU {}, not of {}", k,
-                  firsts[k], gains[k].gpu);
+      return Wrong("gain {} is of GPU {}, not of {}", k, firsts[k],
+                   gains[k].gpu);
     }
     if (gains[k].gain < Nanoseconds(0) ||
         gains[k].makespan + gains[k].gain != assignment.makespan) {
-      return Fail(Code::kInternal,
-                  "one more of GPU {} takes {} ns and gains "
-                  "{} ns of {} ns",
-                  gains[k].gpu, gains[k].makespan.count(),
-                  gains[k].gain.count(), assignment.makespan.count());
+      return Wrong(
+          "one more of GPU {} takes {} ns and gains "
+          "{} ns of {} ns",
+          gains[k].gpu, gains[k].makespan.count(), gains[k].gain.count(),
+          assignment.makespan.count());
     }
   }
   return {};
@@ -310,8 +298,8 @@ Status ValidateJoint(const JointPlan& joint, const JointProblem& problem) {
   const auto& shares = joint.assignment.shares;
   if (shares.size() != problem.gpus.size() ||
       joint.plans.size() != problem.gpus.size()) {
-    return Fail(Code::kInternal, "{} shares and {} plans for {} GPUs",
-                shares.size(), joint.plans.size(), problem.gpus.size());
+    return Wrong("{} shares and {} plans for {} GPUs", shares.size(),
+                 joint.plans.size(), problem.gpus.size());
   }
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
     UCUDNN_RETURN_IF_ERROR(OfGpu(g, CheckJointShare(shares[g], joint.plans[g],

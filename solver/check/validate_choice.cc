@@ -9,18 +9,17 @@ namespace ucudnn {
 namespace {
 
 Status CheckShape(std::span<const FrontPoint> front, Bytes limit) {
-  if (front.empty()) return Fail(Code::kInternal, "the front is empty");
+  if (front.empty()) return Wrong("the front is empty");
   for (std::size_t i = 0; i < front.size(); ++i) {
     if (front[i].time < Nanoseconds(0) || front[i].workspace < Bytes(0) ||
         front[i].workspace > limit) {
-      return Fail(Code::kInternal,
-                  "point {} takes {} ns with {} bytes; the limit is {}", i,
-                  front[i].time.count(), front[i].workspace.count(),
-                  limit.count());
+      return Wrong("point {} takes {} ns with {} bytes; the limit is {}", i,
+                   front[i].time.count(), front[i].workspace.count(),
+                   limit.count());
     }
     if (i > 0 && (front[i].workspace <= front[i - 1].workspace ||
                   front[i].time >= front[i - 1].time)) {
-      return Fail(Code::kInternal, "point {} does not rise and fall", i);
+      return Wrong("point {} does not rise and fall", i);
     }
   }
   return {};
@@ -38,16 +37,14 @@ Status ValidateFront(const ParetoFront& front,
         point.workspace > request.workspace_limit) {
       continue;
     }
-    const bool reached =
-        std::any_of(found.begin(), found.end(), [&](const FrontPoint& p) {
-          return p.workspace <= point.workspace && p.time <= point.time;
-        });
+    const bool reached = std::ranges::any_of(found, [&](const FrontPoint& p) {
+      return p.workspace <= point.workspace && p.time <= point.time;
+    });
     if (!reached) {
-      return Fail(Code::kInternal,
-                  "{} undivided takes {} ns with {} bytes, which no point "
-                  "reaches",
-                  point.algorithm.name, point.time.count(),
-                  point.workspace.count());
+      return Wrong(
+          "{} undivided takes {} ns with {} bytes, which no point "
+          "reaches",
+          point.algorithm.name, point.time.count(), point.workspace.count());
     }
   }
   const std::size_t looked_at = std::min(witnesses, found.size());
@@ -69,33 +66,31 @@ Status ValidateDivision(const Division& division,
                         std::span<const std::span<const FrontPoint>> fronts,
                         Bytes limit) {
   if (division.point.size() != fronts.size()) {
-    return Fail(Code::kInternal, "{} points are chosen of {} fronts",
-                division.point.size(), fronts.size());
+    return Wrong("{} points are chosen of {} fronts", division.point.size(),
+                 fronts.size());
   }
   Nanoseconds time{0};
   Bytes workspace;
   for (std::size_t k = 0; k < fronts.size(); ++k) {
     if (division.point[k] >= fronts[k].size()) {
-      return Fail(Code::kInternal, "front {} has no point {}", k,
-                  division.point[k]);
+      return Wrong("front {} has no point {}", k, division.point[k]);
     }
     time += fronts[k][division.point[k]].time;
     workspace += fronts[k][division.point[k]].workspace;
   }
   if (time != division.time || workspace != division.workspace) {
-    return Fail(Code::kInternal,
-                "the points take {} ns with {} bytes, not {} ns with {}",
-                time.count(), workspace.count(), division.time.count(),
-                division.workspace.count());
+    return Wrong("the points take {} ns with {} bytes, not {} ns with {}",
+                 time.count(), workspace.count(), division.time.count(),
+                 division.workspace.count());
   }
   if (workspace > limit) {
-    return Fail(Code::kInternal, "{} bytes in all exceed the limit of {}",
-                workspace.count(), limit.count());
+    return Wrong("{} bytes in all exceed the limit of {}", workspace.count(),
+                 limit.count());
   }
   if (division.lower_bound > time ||
       division.optimal != (division.lower_bound == time)) {
-    return Fail(Code::kInternal, "'optimal' is {}, bound {} ns, time {} ns",
-                division.optimal, division.lower_bound.count(), time.count());
+    return Wrong("'optimal' is {}, bound {} ns, time {} ns", division.optimal,
+                 division.lower_bound.count(), time.count());
   }
   return {};
 }
@@ -108,34 +103,31 @@ Status ValidateMckp(const MckpSolution& solution,
   for (std::size_t k = 0; k < classes.size(); ++k) {
     for (std::int64_t i = 0; i < classes[k].count; ++i, ++copies) {
       if (copies >= solution.choice.size()) {
-        return Fail(Code::kInternal, "class {} has no choice for copy {}", k,
-                    i);
+        return Wrong("class {} has no choice for copy {}", k, i);
       }
       const std::uint32_t item = solution.choice[copies];
       if (item >= classes[k].items.size()) {
-        return Fail(Code::kInternal, "class {} has no item {}", k, item);
+        return Wrong("class {} has no item {}", k, item);
       }
       cost += classes[k].items[item].cost;
       weight += classes[k].items[item].weight;
     }
   }
   if (copies != solution.choice.size()) {
-    return Fail(Code::kInternal, "{} items are chosen for {} copies",
-                solution.choice.size(), copies);
+    return Wrong("{} items are chosen for {} copies", solution.choice.size(),
+                 copies);
   }
   if (cost != solution.cost || weight != solution.weight) {
-    return Fail(Code::kInternal,
-                "the items cost {} and weigh {}, not {} and {}", cost, weight,
-                solution.cost, solution.weight);
+    return Wrong("the items cost {} and weigh {}, not {} and {}", cost, weight,
+                 solution.cost, solution.weight);
   }
   if (weight > capacity) {
-    return Fail(Code::kInternal, "a weight of {} exceeds the capacity of {}",
-                weight, capacity);
+    return Wrong("a weight of {} exceeds the capacity of {}", weight, capacity);
   }
   if (solution.lower_bound > cost ||
       solution.optimal != (solution.lower_bound == cost)) {
-    return Fail(Code::kInternal, "'optimal' is {}, bound {}, cost {}",
-                solution.optimal, solution.lower_bound, cost);
+    return Wrong("'optimal' is {}, bound {}, cost {}", solution.optimal,
+                 solution.lower_bound, cost);
   }
   if (!solution.optimal) return {};
   copies = 0;
@@ -145,9 +137,8 @@ Status ValidateMckp(const MckpSolution& solution,
       for (const MckpItem& other : classes[k].items) {
         if (other.cost < taken.cost &&
             other.weight <= taken.weight + (capacity - weight)) {
-          return Fail(Code::kInternal,
-                      "copy {} of class {} costs {}; {} would fit too", i, k,
-                      taken.cost, other.cost);
+          return Wrong("copy {} of class {} costs {}; {} would fit too", i, k,
+                       taken.cost, other.cost);
         }
       }
     }

@@ -200,7 +200,7 @@ void Core::StepByCount(std::uint32_t deviation, std::int64_t count,
       if (!add(copies)) break;
     }
   }
-  std::sort(merged_.begin(), merged_.end(), [](const State& a, const State& b) {
+  std::ranges::sort(merged_, [](const State& a, const State& b) {
     return std::tuple(a.excess, a.cost, a.node, a.copies) <
            std::tuple(b.excess, b.cost, b.node, b.copies);
   });
@@ -220,9 +220,8 @@ void Core::Finish(const Outlook& outlook, const Pending& pending) {
   std::swap(states_, merged_);
   const std::int64_t best_before = best_.cost;
   // Of the states that fit, the last costs least.
-  const auto first_over = std::partition_point(
-      states_.begin(), states_.end(),
-      [](const State& state) { return state.excess <= 0; });
+  const auto first_over = std::ranges::partition_point(
+      states_, [](const State& state) { return state.excess <= 0; });
   if (first_over != states_.begin()) Offer(*std::prev(first_over), 0, 0);
   if (pending.copies > 0) {
     const Deviation& d = deviations_[pending.deviation];
@@ -265,7 +264,7 @@ void Core::LookAhead() {
       pool.push_back(d);
     }
   }
-  std::sort(pool.begin(), pool.end(), [this](std::uint32_t a, std::uint32_t b) {
+  std::ranges::sort(pool, [this](std::uint32_t a, std::uint32_t b) {
     return std::tuple(deviations_[a].weight, -deviations_[a].cost, a) <
            std::tuple(deviations_[b].weight, -deviations_[b].cost, b);
   });

@@ -71,11 +71,10 @@ void Core::MergeAlikeTypes() {
     }
     return 0;
   };
-  std::sort(types_.begin(), types_.end(),
-            [&](const CoreType& a, const CoreType& b) {
-              const int order = compare(a, b);
-              return order != 0 ? order < 0 : a.front < b.front;
-            });
+  std::ranges::sort(types_, [&](const CoreType& a, const CoreType& b) {
+    const int order = compare(a, b);
+    return order != 0 ? order < 0 : a.front < b.front;
+  });
   // The heads come first; the merged types follow, linked.
   std::pmr::vector<CoreType> heads(relaxation_.memory);
   std::pmr::vector<CoreType> others(relaxation_.memory);
@@ -138,7 +137,7 @@ void Core::SortTypes() {
   const auto shuffled = [](const CoreType& type) {
     return type.front * 2654435761U;  // a permutation
   };
-  std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+  std::ranges::sort(keyed, [&](const auto& a, const auto& b) {
     return std::tuple(a.first, shuffled(a.second)) <
            std::tuple(b.first, shuffled(b.second));
   });

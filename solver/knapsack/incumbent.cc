@@ -98,7 +98,7 @@ void Neighbours::InPairs(std::span<const CoreType> types,
                          {type.front, deviations[d].item, 1}});
     }
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
     return a.weight != b.weight ? a.weight < b.weight : a.cost > b.cost;
   });
   const std::int64_t room = RoomAfter({});

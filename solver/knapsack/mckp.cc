@@ -187,9 +187,8 @@ Result<MckpSolution> Solve(std::span<const MckpClass> classes,
 Result<MckpSolution> SolveMckp(std::span<const MckpClass> classes,
                                std::int64_t capacity, const Limits& limits) {
   Result<MckpSolution> solution = Solve(classes, capacity, limits);
-  if constexpr (kSolversCheckThemselves) {
-    if (solution) RequireValid(ValidateMckp(*solution, classes, capacity));
-  }
+  if (kSolversCheckThemselves && solution)
+    RequireValid(ValidateMckp(*solution, classes, capacity));
   return solution;
 }
 

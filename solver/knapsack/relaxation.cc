@@ -27,7 +27,7 @@ void SortFront(std::span<const MckpItem> items,
                std::pmr::vector<std::uint32_t>* index) {
   std::vector<std::uint32_t> order(items.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
     if (items[a].weight != items[b].weight) {
       return items[a].weight < items[b].weight;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -110,11 +111,9 @@ void PlaceSegments(std::vector<KernelPlan>* kernels) {
   };
   std::vector<std::size_t> order(kernels->size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) {
-                     return alignment((*kernels)[a].workspace) >
-                            alignment((*kernels)[b].workspace);
-                   });
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t k) {
+    return alignment((*kernels)[k].workspace);
+  });
   Bytes offset;
   for (const std::size_t k : order) {
     (*kernels)[k].offset = offset;
@@ -200,11 +199,7 @@ Result<Division> DivideWorkspace(
     }
     Bytes least;
     for (const auto& front : fronts) {
-      least += std::min_element(front.begin(), front.end(),
-                                [](const FrontPoint& a, const FrontPoint& b) {
-                                  return a.workspace < b.workspace;
-                                })
-                   ->workspace;
+      least += std::ranges::min(front, {}, &FrontPoint::workspace).workspace;
     }
     return FailBelow(least.count(),
                      "the segments do not fit into {} together; the smallest "
@@ -225,9 +220,8 @@ Result<Division> DivideWorkspace(
   for (const std::size_t c : class_of) {
     division.point.push_back(solution->choice[next[c]++]);
   }
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateDivision(division, fronts, limit));
-  }
   return division;
 }
 
@@ -283,10 +277,9 @@ Result<WorkspacePlan> SolveWd(const Profile& profile, const WrRequest& request,
   }
   PlaceSegments(&plan.kernels);
   UCUDNN_RETURN_IF_ERROR(AddUndivided(profile, groups, request, limits, &plan));
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidatePlan(plan, profile,
                               {WorkspaceMode::kDivision, request.policy, {}}));
-  }
   return plan;
 }
 

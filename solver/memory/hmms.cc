@@ -1,10 +1,9 @@
 #include "solver/memory/hmms.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,16 +65,13 @@ class TripScheduler {
     for (std::size_t block = 0; block < round_.size.size(); ++block) {
       if (round_.persistent[block]) continue;
       const std::vector<std::size_t>& uses = round_.uses[block];
-      const auto later = std::lower_bound(uses.begin(), uses.end(), loss_);
+      const auto later = std::ranges::lower_bound(uses, loss_);
       if (later == uses.begin() || later == uses.end() || *later == loss_) {
         continue;
       }
       trips.push_back({block, *std::prev(later), *later});
     }
-    std::stable_sort(trips.begin(), trips.end(),
-                     [](const Trip& a, const Trip& b) {
-                       return a.last_forward < b.last_forward;
-                     });
+    std::ranges::stable_sort(trips, {}, &Trip::last_forward);
     return trips;
   }
 
@@ -102,10 +98,8 @@ class TripScheduler {
   // ends.
   std::set<std::size_t> PlanPrefetches(std::vector<Trip>* trips) const {
     // Sorted as they are queued, from the end of the iteration backwards.
-    std::stable_sort(trips->begin(), trips->end(),
-                     [](const Trip& a, const Trip& b) {
-                       return a.first_backward > b.first_backward;
-                     });
+    std::ranges::stable_sort(*trips, std::ranges::greater(),
+                             &Trip::first_backward);
     std::set<std::size_t> late;
     Nanoseconds link = starts_.back();  // when the queue so far begins
     for (Trip& trip : *trips) {
@@ -117,7 +111,7 @@ class TripScheduler {
       }
       if (trip.fetched_with <= loss_) late.insert(trip.block);
     }
-    std::reverse(trips->begin(), trips->end());
+    std::ranges::reverse(*trips);
     return late;
   }
 
@@ -131,9 +125,9 @@ class TripScheduler {
 class HmmsRound {
  public:
   HmmsRound(const RoundModel& round,
-            const std::vector<ResidentBlock>& residents, MemoryPool pool,
-            bool fastest)
-      : round_(round), draft_(round, residents, std::move(pool)) {
+            const std::vector<ResidentBlock>& residents, Bytes budget,
+            MemoryPool::Fit fit, bool fastest)
+      : round_(round), draft_(round, residents, budget, fit, kPlanAlignment) {
     for (const std::size_t task : round.tasks) {
       const std::vector<TaskCost>& costs = round.costs[task];
       runs_.push_back(
@@ -150,41 +144,33 @@ class HmmsRound {
       fetches_[trip.fetched_with].push_back(trip.block);
     }
     // As Candidates() queues those of one task.
-    for (Blocks& blocks : offloads_) std::sort(blocks.begin(), blocks.end());
+    for (Blocks& blocks : offloads_) std::ranges::sort(blocks);
   }
 
-  // Absent if a block has no room; what() names it.
-  std::optional<MemoryRound> Plan() {
+  Result<MemoryRound> Plan() {
     for (std::size_t place = 0; place < runs_.size(); ++place) {
-      if (!RunTask(place)) return std::nullopt;
+      UCUDNN_RETURN_IF_ERROR(RunTask(place));
     }
     return draft_.timeline().Finish();
   }
 
-  const std::string& what() const { return what_; }
-
  private:
   using Blocks = std::vector<std::size_t>;
 
-  bool RunTask(std::size_t place) {
+  Status RunTask(std::size_t place) {
     const std::size_t task = round_.tasks[place];
     Timeline& timeline = draft_.timeline();
     for (const std::size_t block : fetches_[place]) {
       if (!draft_.Alloc(block, kCompute)) {
-        what_ = round_.graph->blocks[block].name;
-        return false;
+        return draft_.NoRoomFor(round_.graph->blocks[block].name);
       }
       timeline.Prefetch(block, MemoryStream::kH2d);
     }
-    const std::string& name = round_.graph->tasks[task].name;
-    if (!draft_.AllocOutputs(task, false)) {
-      what_ = "what " + name + " computes";
-      return false;
-    }
+    UCUDNN_RETURN_IF_ERROR(draft_.AllocOutputs(task, false));
     const auto workspace = draft_.TakeWorkspace(runs_[place].workspace);
     if (!workspace) {
-      what_ = "the workspace of " + name;
-      return false;
+      return draft_.NoRoomFor("the workspace of " +
+                              round_.graph->tasks[task].name);
     }
     const Timeline::Event done = draft_.Compute(task, runs_[place], *workspace);
     draft_.ReturnWorkspace(*workspace);
@@ -195,7 +181,7 @@ class HmmsRound {
       draft_.Free(block, kCompute);
     }
     draft_.FreeDead(place + 1);
-    return true;
+    return {};
   }
 
   const RoundModel& round_;
@@ -204,7 +190,6 @@ class HmmsRound {
   std::vector<Blocks> offloads_;
   std::vector<Blocks> frees_;
   std::vector<Blocks> fetches_;
-  std::string what_;
 };
 
 Result<MemoryPlan> PlanWith(const Rounds& rounds, const MemoryRequest& request,
@@ -213,19 +198,11 @@ Result<MemoryPlan> PlanWith(const Rounds& rounds, const MemoryRequest& request,
   MemoryPlan plan = NewPlan(rounds, request, kPlanAlignment);
   plan.choice = fastest ? "p" : "m";
   const std::vector<ResidentBlock> residents = plan.resident;
-  const auto plan_round = [&](const RoundModel& model) -> Result<MemoryRound> {
-    const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kFirst;
-    HmmsRound round(model, residents,
-                    MemoryPool(request.budget, fit, kPlanAlignment), fastest);
-    std::optional<MemoryRound> planned = round.Plan();
-    if (!planned) {
-      return Fail(Code::kFailedPrecondition,
-                  "there is no room for {} in the budget of {}", round.what(),
-                  HumanBytes(request.budget));
-    }
-    return *std::move(planned);
-  };
-  return PlanEachRound(rounds, request, std::move(plan), plan_round);
+  const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kFirst;
+  return PlanEachRound(
+      rounds, request, std::move(plan), [&](const RoundModel& round) {
+        return HmmsRound(round, residents, request.budget, fit, fastest).Plan();
+      });
 }
 
 }  // namespace

@@ -69,9 +69,8 @@ LeastCosts::LeastCosts(const TrainingGraph& graph, Bytes room,
         points.push_back(&point);
       }
     }
-    std::sort(points.begin(), points.end(), [](const auto* a, const auto* b) {
-      return std::tie(a->workspace, a->batch) <
-             std::tie(b->workspace, b->batch);
+    std::ranges::sort(points, {}, [](const MeasuredPoint* point) {
+      return std::tie(point->workspace, point->batch);
     });
     std::vector<double> times(Index(graph.batch) + 1, kNever);
     times[0] = 0;
@@ -118,7 +117,7 @@ std::vector<LeastCost> LeastCosts::At(std::size_t task, BatchSize batch) const {
           ModelledWorkspace(algorithm.name, *work.work.conv, BatchSize(1));
       if (workspace && *workspace <= room_) rooms.push_back(*workspace);
     }
-    std::sort(rooms.begin(), rooms.end());
+    std::ranges::sort(rooms);
     for (const Bytes room : rooms) {
       add(static_cast<double>(room.count()),
           LeastTime(graph_, work, batch, room, true));

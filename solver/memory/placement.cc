@@ -93,7 +93,7 @@ class WaitAdder {
           event.after.push_back(wait);
           Merge(other, wait, &clock);
         }
-        std::sort(event.after.begin(), event.after.end());
+        std::ranges::sort(event.after);
       } else if (event.op == EventOp::kFree) {
         released_[*of_[event.block]] = i;
       }

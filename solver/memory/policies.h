@@ -7,7 +7,6 @@
 // and a line in policies.cc. What it is built from:
 //
 //   ModelRounds   (round_model.h)    sizes, costs and uses at a round's batch
-//   StepsOf       (steps.h)          the tasks by layers
 //   NewPlan, PlanEachRound (finish.h)  the plan's beginning and end: residents,
 //                                    static placement, totals, checks
 //   RoundDraft  (round_draft.h)  a round with a memory manager: allocate,

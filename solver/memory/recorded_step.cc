@@ -1,6 +1,7 @@
 #include "solver/memory/recorded_step.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -428,19 +429,9 @@ class StepSearch {
 }  // namespace
 
 std::string_view Name(SavedAction action) {
-  switch (action) {
-    case SavedAction::kCopy:
-      return "copy";
-    case SavedAction::kFree:
-      return "free";
-    case SavedAction::kFetch:
-      return "fetch";
-    case SavedAction::kRecompute:
-      return "recompute";
-    case SavedAction::kDrop:
-      return "drop";
-  }
-  return "";
+  constexpr std::array<std::string_view, 5> kNames = {"copy", "free", "fetch",
+                                                      "recompute", "drop"};
+  return kNames[static_cast<std::size_t>(action)];
 }
 
 Result<PlainStep> PlainRecordedStep(const RecordedStep& step) {

@@ -1,6 +1,7 @@
 #include "solver/memory/round_bound.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -22,7 +23,7 @@ constexpr std::size_t kWholeNodes = 200;
 
 template <typename T>
 std::vector<T> Reversed(std::vector<T> v) {
-  std::reverse(v.begin(), v.end());
+  std::ranges::reverse(v);
   return v;
 }
 
@@ -113,7 +114,7 @@ Bytes Staying(const TrainingGraph& graph, bool accumulates) {
 std::vector<std::size_t> BlocksOf(const Task& task) {
   std::vector<std::size_t> blocks = task.reads;
   blocks.insert(blocks.end(), task.writes.begin(), task.writes.end());
-  std::sort(blocks.begin(), blocks.end());
+  std::ranges::sort(blocks);
   blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   return blocks;
 }
@@ -352,7 +353,7 @@ double RoundBound::TimeWithSources(const Recipe& recipe, double time,
              source.share * size});
     time += cost.time;
   }
-  std::sort(costs.begin(), costs.end(), [](const Cost& a, const Cost& b) {
+  std::ranges::sort(costs, [](const Cost& a, const Cost& b) {
     return a.time * b.size > b.time * a.size;
   });
   double size = Size(recipe.block, batch);
@@ -391,8 +392,8 @@ std::vector<RoundBound::Item> RoundBound::ItemsOf(
     add({TimeWithSources(recipe, time, batch, times), recipe.block, later, last,
          !recipe.sources.empty()});
   }
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return std::tie(a.per_byte, a.block) < std::tie(b.per_byte, b.block);
+  std::ranges::sort(items, {}, [](const Item& item) {
+    return std::tuple(item.per_byte, item.block);
   });
   return items;
 }
@@ -435,7 +436,7 @@ double RoundBound::WithRecomputation(BatchSize batch, const Costs& costs,
 bool RoundBound::MakesRoom(const Item& item, std::size_t place) const {
   if (place < item.first || place >= item.end) return false;
   const std::vector<std::size_t>& own = own_[place];
-  return !std::binary_search(own.begin(), own.end(), item.block);
+  return !std::ranges::binary_search(own, item.block);
 }
 
 std::vector<RoomProblem::Block> RoundBound::OtherBlocks(
@@ -449,14 +450,13 @@ std::vector<RoomProblem::Block> RoundBound::OtherBlocks(
   for (const auto& [block, uses] : uses_) {
     const bool input = host_has_[block];
     if ((place < uses.first && !input) || place > uses.last) continue;
-    if (std::binary_search(own.begin(), own.end(), block)) continue;
+    if (std::ranges::binary_search(own, block)) continue;
     RoomProblem::Block other{.bytes = Size(block, batch), .host_has = input};
     if (other.bytes == 0) continue;
     if (!input) {
       other.out_time = rooms.before[place] - rooms.before[uses.first + 1];
     }
-    const auto read =
-        std::upper_bound(uses.reads.begin(), uses.reads.end(), place);
+    const auto read = std::ranges::upper_bound(uses.reads, place);
     other.in_time = rooms.after[place];
     if (read != uses.reads.end()) other.in_time -= rooms.after[*read - 1];
     if (const Item* item = items[block]) {
@@ -474,16 +474,18 @@ double RoundBound::LargestDelay(BatchSize batch, const Rooms& rooms) const {
   struct Delay {
     double least;
     std::size_t place;
-    // The largest first, and of equal ones the last task.
-    bool operator<(const Delay& other) const {
-      return std::tie(least, place) > std::tie(other.least, other.place);
-    }
   };
   std::vector<Delay> delays;
+  // The largest first, and of equal ones the last task.
+  const auto sort = [&] {
+    std::ranges::sort(delays, std::ranges::greater(), [](const Delay& delay) {
+      return std::tuple(delay.least, delay.place);
+    });
+  };
   for (std::size_t place = 0; place < tasks_.size(); ++place) {
     delays.push_back({LeastDelayOfMoves(rooms.at(place)), place});
   }
-  std::sort(delays.begin(), delays.end());
+  sort();
   std::vector<RoomProblem::Block> recomputable;
   for (const Item& item : rooms.items) {
     recomputable.push_back(
@@ -502,7 +504,7 @@ double RoundBound::LargestDelay(BatchSize batch, const Rooms& rooms) const {
     }
     most = std::max(most, delay.least);
   }
-  std::sort(delays.begin(), delays.end());
+  sort();
   delays.resize(std::min(delays.size(), kWholeTasks));
   for (const Delay& delay : delays) {
     RoomProblem problem = rooms.at(delay.place);

@@ -37,9 +37,11 @@ Bytes EndOf(const std::vector<ResidentBlock>& residents) {
 
 RoundDraft::RoundDraft(const RoundModel& round,
                        const std::vector<ResidentBlock>& residents,
-                       MemoryPool pool, bool placed)
+                       Bytes budget, MemoryPool::Fit fit, Bytes unit,
+                       bool placed)
     : round_(round),
-      pool_(std::move(pool)),
+      budget_(budget),
+      pool_(budget, fit, unit),
       placed_(placed && pool_.has_addresses()),
       timeline_(round),
       ranges_(round.size.size()) {
@@ -98,14 +100,21 @@ RoundDraft::Event RoundDraft::Compute(std::size_t task, const TaskRun& run,
   return timeline_.Compute(task, run, OffsetOf(workspace), std::move(after));
 }
 
-bool RoundDraft::AllocOutputs(std::size_t task, bool waiting) {
-  for (const std::size_t block : round_.graph->tasks[task].writes) {
+Status RoundDraft::AllocOutputs(std::size_t task, bool waiting) {
+  const Task& computed = round_.graph->tasks[task];
+  for (const std::size_t block : computed.writes) {
     if (timeline_.OnDevice(block)) continue;
     const bool fits = waiting ? AllocWaiting(block, MemoryStream::kCompute)
                               : Alloc(block, MemoryStream::kCompute);
-    if (!fits) return false;
+    if (!fits) return NoRoomFor("what " + computed.name + " computes");
   }
-  return true;
+  return {};
+}
+
+tl::unexpected<Error> RoundDraft::NoRoomFor(std::string_view what) const {
+  return Fail(Code::kFailedPrecondition,
+              "there is no room for {} in the budget of {}", what,
+              HumanBytes(budget_));
 }
 
 void RoundDraft::FreeDead(std::size_t position) {

@@ -4,7 +4,7 @@
 // One round that a policy plans: a timeline, and a memory manager that decides
 // where its blocks lie. What policies have in common; each brings the order.
 //
-//   RoundDraft draft(round, residents, pool);
+//   RoundDraft draft(round, residents, budget, fit, unit);
 //   if (!draft.Alloc(y, kCompute)) ...        // no room now
 //   const auto space = draft.TakeWorkspace(Bytes(n));
 //   draft.Compute(task, run, *space);
@@ -12,8 +12,10 @@
 //   draft.Free(x, kCompute);
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "base/training/memory_plan.h"
 #include "solver/memory/memory_pool.h"
 #include "solver/memory/round_model.h"
@@ -35,12 +37,12 @@ class RoundDraft {
   using Event = Timeline::Event;
   using Events = Timeline::Events;
 
-  // `residents` fit into the pool, whose capacity is the budget; see Fits.
+  // `residents` fit into the pool, whose capacity is the budget.
   // `round` must outlive the draft. Unless `placed`, the pool's addresses
   // guide decisions only, and the timeline leaves them open.
   RoundDraft(const RoundModel& round,
-             const std::vector<ResidentBlock>& residents, MemoryPool pool,
-             bool placed = true);
+             const std::vector<ResidentBlock>& residents, Bytes budget,
+             MemoryPool::Fit fit, Bytes unit, bool placed = true);
 
   const RoundModel& round() const { return round_; }
   Timeline& timeline() { return timeline_; }
@@ -71,8 +73,11 @@ class RoundDraft {
                 Events after = {});
 
   // Allocates all blocks that the task writes and that are not on the device;
-  // false at the first without room.
-  bool AllocOutputs(std::size_t task, bool waiting);
+  // kFailedPrecondition if there is no room.
+  Status AllocOutputs(std::size_t task, bool waiting);
+
+  // kFailedPrecondition, as the budget has no room for something.
+  tl::unexpected<Error> NoRoomFor(std::string_view what) const;
 
   // Frees, on kCompute, every block that no task from place `position` of the
   // round on uses, unless it is persistent or an input that stays resident.
@@ -85,6 +90,7 @@ class RoundDraft {
   }
 
   const RoundModel& round_;
+  const Bytes budget_;
   MemoryPool pool_;
   const bool placed_;
   Timeline timeline_;

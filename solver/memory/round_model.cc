@@ -10,7 +10,7 @@ namespace ucudnn {
 std::vector<std::size_t> RoundModel::BlocksOf(std::size_t task) const {
   std::vector<std::size_t> blocks = reads[task];
   for (const std::size_t block : graph->tasks[task].writes) {
-    if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) {
+    if (std::ranges::find(blocks, block) == blocks.end()) {
       blocks.push_back(block);
     }
   }
@@ -47,8 +47,7 @@ Result<RoundModel> ModelRound(const TrainingGraph& graph, BatchSize batch,
     if (accumulates) {
       for (const std::size_t block : task.writes) {
         if (graph.blocks[block].kind == BlockKind::kWeightGradient &&
-            std::find(task.reads.begin(), task.reads.end(), block) ==
-                task.reads.end()) {
+            std::ranges::find(task.reads, block) == task.reads.end()) {
           round.reads.back().push_back(block);
         }
       }

@@ -33,7 +33,7 @@ Bytes LoadOf(const MemoryPlan& plan, const MemoryRound& round) {
     }
   }
   for (const auto& [block, from] : live) end(from, round.time);
-  std::sort(changes.begin(), changes.end());
+  std::ranges::sort(changes);
   std::int64_t sum = 0;
   std::int64_t load = 0;
   for (const auto& [time, change] : changes) {

@@ -42,13 +42,12 @@ void Timeline::Resident(std::size_t block, std::optional<MemoryRange> range) {
   released_.emplace_back();
   state.written = true;
   // What the host updates it has from the beginning.
-  state.on_host =
-      round_.IsInput(block) ||
-      std::any_of(round_.tasks.begin(), round_.tasks.end(), [&](std::size_t i) {
-        const Task& task = round_.graph->tasks[i];
-        return task.kind == TaskKind::kHostUpdate &&
-               std::count(task.writes.begin(), task.writes.end(), block) > 0;
-      });
+  state.on_host = round_.IsInput(block) ||
+                  std::ranges::any_of(round_.tasks, [&](std::size_t i) {
+                    const Task& task = round_.graph->tasks[i];
+                    return task.kind == TaskKind::kHostUpdate &&
+                           std::ranges::count(task.writes, block) > 0;
+                  });
   if (range) {
     Events none;
     Claim(*state.residency, *range, &none);
@@ -266,7 +265,7 @@ Timeline::Event Timeline::Append(MemoryEvent event, Events after) {
     event.start = events_[*last_[stream]].end();
   }
   // Later events first: they may imply earlier ones.
-  std::sort(after.begin(), after.end(), std::greater<>());
+  std::ranges::sort(after, std::greater<>());
   for (const Event other : after) {
     if (Covers(clock, other)) continue;
     const Clock& theirs = clocks_[other];
@@ -290,9 +289,8 @@ MemoryRound Timeline::Finish() {
   std::vector<Event> order(events_.size());
   std::iota(order.begin(), order.end(), Event{0});
   // An event is issued after all that it waits for, and starts no earlier.
-  std::stable_sort(order.begin(), order.end(), [&](Event a, Event b) {
-    return events_[a].start < events_[b].start;
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](Event event) { return events_[event].start; });
   std::vector<std::size_t> place(events_.size());
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   MemoryRound round;
@@ -301,7 +299,7 @@ MemoryRound Timeline::Finish() {
   for (const Event event : order) {
     MemoryEvent& moved = events_[event];
     for (std::size_t& after : moved.after) after = place[after];
-    std::sort(moved.after.begin(), moved.after.end());
+    std::ranges::sort(moved.after);
     round.events.push_back(std::move(moved));
   }
   events_.clear();

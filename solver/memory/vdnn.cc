@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "solver/memory/placement.h"
 #include "solver/memory/round_draft.h"
 #include "solver/memory/round_model.h"
-#include "solver/memory/steps.h"
 
 namespace ucudnn {
 namespace {
@@ -34,34 +34,75 @@ bool IsFeatureLayer(const TrainingLayer& layer) {
          layer.op_type == "Concat";
 }
 
+// A round's tasks by layers, as the paper goes through them: a forward step is
+// a layer with its activation in place, a backward step all that the layer
+// computes in the backward pass, with its update.
+struct Step {
+  std::size_t layer = 0;
+  bool backward = false;
+  std::size_t begin = 0;  // places in RoundModel::tasks: [begin, end)
+  std::size_t end = 0;
+  // Blocks that are read before they are written, but weights and their
+  // gradients: of a forward step X, by place in the graph.
+  std::vector<std::size_t> inputs;
+};
+
+// The steps in program order. Forward steps come first; the loss is one of
+// them. A layer whose tasks are not next to each other has several.
+std::vector<Step> StepsOf(const RoundModel& round) {
+  const TrainingGraph& graph = *round.graph;
+  std::vector<Step> steps;
+  std::set<std::size_t> written;
+  for (std::size_t i = 0; i < round.tasks.size(); ++i) {
+    const Task& task = graph.tasks[round.tasks[i]];
+    const bool backward =
+        task.kind != TaskKind::kForward && task.kind != TaskKind::kLoss;
+    if (steps.empty() || steps.back().layer != task.layer ||
+        steps.back().backward != backward) {
+      steps.push_back({task.layer, backward, i, i, {}});
+      written.clear();
+    }
+    Step& step = steps.back();
+    step.end = i + 1;
+    for (const std::size_t block : task.reads) {
+      const BlockKind kind = graph.blocks[block].kind;
+      if (kind == BlockKind::kWeight || kind == BlockKind::kWeightGradient ||
+          kind == BlockKind::kMomentum || written.count(block) > 0 ||
+          std::ranges::count(step.inputs, block) > 0) {
+        continue;
+      }
+      step.inputs.push_back(block);
+    }
+    written.insert(task.writes.begin(), task.writes.end());
+  }
+  return steps;
+}
+
 class VdnnRound {
  public:
   VdnnRound(const RoundModel& round,
-            const std::vector<ResidentBlock>& residents, MemoryPool pool,
-            const VdnnOptions& options)
+            const std::vector<ResidentBlock>& residents, Bytes budget,
+            MemoryPool::Fit fit, const VdnnOptions& options)
       : round_(round),
         graph_(*round.graph),
         options_(options),
-        draft_(round, residents, std::move(pool)),
+        draft_(round, residents, budget, fit, kUnit),
         steps_(StepsOf(round)) {
     ChooseOffloads();
   }
 
-  // Absent if something did not fit; what() says what.
-  std::optional<MemoryRound> Plan() {
+  Result<MemoryRound> Plan() {
     std::size_t i = 0;
     for (; i < steps_.size() && !steps_[i].backward; ++i) {
-      if (!Forward(i)) return std::nullopt;
+      UCUDNN_RETURN_IF_ERROR(Forward(i));
     }
     // All offloads end before the backward pass starts (4.3).
     timeline().Sync(kCompute, timeline().Last(kCopy));
     for (; i < steps_.size(); ++i) {
-      if (!Backward(i)) return std::nullopt;
+      UCUDNN_RETURN_IF_ERROR(Backward(i));
     }
     return timeline().Finish();
   }
-
-  const std::string& what() const { return what_; }
 
  private:
   Timeline& timeline() { return draft_.timeline(); }
@@ -89,22 +130,12 @@ class VdnnRound {
         const std::size_t backward_begin = first_backward_ < steps_.size()
                                                ? steps_[first_backward_].begin
                                                : round_.tasks.size();
-        const auto later =
-            std::lower_bound(uses.begin(), uses.end(), steps_[i].end);
+        const auto later = std::ranges::lower_bound(uses, steps_[i].end);
         const bool last_reader =
             later == uses.end() || *later >= backward_begin;
         if (last_reader && later != uses.end()) offloads_[i].push_back(block);
       }
     }
-  }
-
-  bool Fail(std::string what) {
-    what_ = std::move(what);
-    return false;
-  }
-
-  bool NoRoomFor(const std::string& block) {
-    return Fail(fmt::format("there is no room for {}", block));
   }
 
   // How the task runs, given `room` bytes for its workspace.
@@ -123,7 +154,7 @@ class VdnnRound {
 
   // Runs the step's tasks in one workspace, the largest that they need, once
   // all of its inputs are there.
-  bool ComputeStep(const Step& step, bool waiting) {
+  Status ComputeStep(const Step& step, bool waiting) {
     std::vector<TaskRun> runs;
     Bytes workspace;
     const Bytes room = draft_.pool().LargestFree(timeline().Now(kCompute));
@@ -135,7 +166,8 @@ class VdnnRound {
     while (!range) {
       const std::optional<Timeline::Event> next = draft_.pool().NextRelease();
       if (!waiting || !next) {
-        return NoRoomFor("the workspace of " + graph_.layers[step.layer].name);
+        return draft_.NoRoomFor("the workspace of " +
+                                graph_.layers[step.layer].name);
       }
       timeline().Sync(kCompute, {*next});
       range = draft_.TakeWorkspace(workspace);
@@ -152,28 +184,25 @@ class VdnnRound {
       draft_.Compute(round_.tasks[i], run, *range, std::exchange(arrivals, {}));
     }
     workspace_ = *range;
-    return true;
+    return {};
   }
 
-  bool AllocOutputs(const Step& step, bool waiting) {
+  Status AllocOutputs(const Step& step, bool waiting) {
     for (std::size_t i = step.begin; i < step.end; ++i) {
-      if (!draft_.AllocOutputs(round_.tasks[i], waiting)) {
-        return NoRoomFor("what " + graph_.tasks[round_.tasks[i]].name +
-                         " computes");
-      }
+      UCUDNN_RETURN_IF_ERROR(draft_.AllocOutputs(round_.tasks[i], waiting));
     }
-    return true;
+    return {};
   }
 
-  bool Forward(std::size_t i) {
+  Status Forward(std::size_t i) {
     const Step& step = steps_[i];
     const bool waiting = !options_.synchronous;
-    if (!AllocOutputs(step, waiting)) return false;
+    UCUDNN_RETURN_IF_ERROR(AllocOutputs(step, waiting));
     const Timeline::Events before = timeline().Last(kCompute);
     for (const std::size_t block : offloads_[i]) {
       if (!round_.IsInput(block)) timeline().Offload(block, kCopy, before);
     }
-    if (!ComputeStep(step, waiting)) return false;
+    UCUDNN_RETURN_IF_ERROR(ComputeStep(step, waiting));
     if (options_.synchronous) {
       timeline().Sync(kCompute, timeline().Last(kCopy));
     }
@@ -184,7 +213,7 @@ class VdnnRound {
       draft_.Free(block, options_.synchronous || !copied ? kCompute : kCopy);
     }
     draft_.FreeDead(step.end);
-    return true;
+    return {};
   }
 
   // Figure 6: the step whose input is fetched during backward step `i`.
@@ -193,8 +222,8 @@ class VdnnRound {
     while (j > 0 && steps_[j - 1].layer != steps_[i].layer) --j;
     // steps_[j - 1] is the layer's own forward step.
     for (j = j > 0 ? j - 1 : 0; j-- > 0;) {
-      const bool away = std::any_of(
-          offloads_[j].begin(), offloads_[j].end(),
+      const bool away = std::ranges::any_of(
+          offloads_[j],
           [&](std::size_t block) { return !timeline().OnDevice(block); });
       if (away && !fetched_[j]) {
         fetched_[j] = true;
@@ -205,36 +234,36 @@ class VdnnRound {
     return std::nullopt;
   }
 
-  bool Fetch(std::size_t block, const Timeline::Events& before) {
-    if (timeline().OnDevice(block)) return true;
+  Status Fetch(std::size_t block, const Timeline::Events& before) {
+    if (timeline().OnDevice(block)) return {};
     if (!draft_.Alloc(block, kCompute)) {
-      return NoRoomFor(graph_.blocks[block].name);
+      return draft_.NoRoomFor(graph_.blocks[block].name);
     }
     timeline().Prefetch(block, kCopy, before);
-    return true;
+    return {};
   }
 
-  bool Backward(std::size_t i) {
+  Status Backward(std::size_t i) {
     const Step& step = steps_[i];
     const Timeline::Events before = timeline().Last(kCompute);
     const std::optional<std::size_t> p = FindPrefetch(i);
     // What the step itself lacks comes first: it waits for it.
     for (const std::size_t block : step.inputs) {
-      if (!Fetch(block, before)) return false;
+      UCUDNN_RETURN_IF_ERROR(Fetch(block, before));
     }
     if (p) {
       for (const std::size_t block : offloads_[*p]) {
-        if (!Fetch(block, before)) return false;
+        UCUDNN_RETURN_IF_ERROR(Fetch(block, before));
       }
     }
-    if (!AllocOutputs(step, false)) return false;
-    if (!ComputeStep(step, false)) return false;
+    UCUDNN_RETURN_IF_ERROR(AllocOutputs(step, false));
+    UCUDNN_RETURN_IF_ERROR(ComputeStep(step, false));
     if (options_.synchronous) {
       timeline().Sync(kCompute, timeline().Last(kCopy));
     }
     draft_.ReturnWorkspace(workspace_);
     draft_.FreeDead(step.end);
-    return true;
+    return {};
   }
 
   const RoundModel& round_;
@@ -246,7 +275,6 @@ class VdnnRound {
   std::vector<std::vector<std::size_t>> offloads_;  // blocks, by forward step
   std::vector<bool> fetched_;
   MemoryRange workspace_;
-  std::string what_;
 };
 
 std::string NameOf(const VdnnOptions& options) {
@@ -271,18 +299,11 @@ Result<MemoryPlan> PlanVdnn(const TrainingGraph& graph,
   MemoryPlan plan = NewPlan(rounds, request, counts ? kPlanAlignment : kUnit);
   plan.choice = NameOf(options);
   const std::vector<ResidentBlock> residents = plan.resident;
-  const auto plan_round = [&](const RoundModel& model) -> Result<MemoryRound> {
-    const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kBest;
-    VdnnRound round(model, residents, MemoryPool(request.budget, fit, kUnit),
-                    options);
-    std::optional<MemoryRound> planned = round.Plan();
-    if (!planned) {
-      return Fail(Code::kFailedPrecondition, "{} in the budget of {}",
-                  round.what(), HumanBytes(request.budget));
-    }
-    return *std::move(planned);
-  };
-  return PlanEachRound(rounds, request, std::move(plan), plan_round);
+  const auto fit = counts ? MemoryPool::Fit::kCount : MemoryPool::Fit::kBest;
+  return PlanEachRound(
+      rounds, request, std::move(plan), [&](const RoundModel& round) {
+        return VdnnRound(round, residents, request.budget, fit, options).Plan();
+      });
 }
 
 Result<MemoryPlan> PlanVdnnDynamic(const TrainingGraph& graph,

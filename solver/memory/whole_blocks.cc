@@ -86,11 +86,9 @@ class WholeBlocks {
     for (const Block& block : problem.blocks) {
       if (!is_out_ || !block.host_has) blocks_.push_back(block);
     }
-    std::sort(blocks_.begin(), blocks_.end(),
-              [&](const Block& a, const Block& b) {
-                return std::tuple(a.divisible, -TimeOf(a), -a.bytes) <
-                       std::tuple(b.divisible, -TimeOf(b), -b.bytes);
-              });
+    std::ranges::sort(blocks_, {}, [&](const Block& block) {
+      return std::tuple(block.divisible, -TimeOf(block), -block.bytes);
+    });
     bytes_from_.assign(blocks_.size() + 1, 0);
     time_from_.assign(blocks_.size() + 1, 0);
     for (std::size_t i = blocks_.size(); i-- > 0;) {
@@ -100,10 +98,8 @@ class WholeBlocks {
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       if (blocks_[i].per_byte < kNever) depths_.push_back(i);
     }
-    std::stable_sort(depths_.begin(), depths_.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return blocks_[a].per_byte < blocks_[b].per_byte;
-                     });
+    std::ranges::stable_sort(
+        depths_, {}, [&](std::size_t i) { return blocks_[i].per_byte; });
     for (const std::size_t depth : depths_)
       recomputable_.push_back(blocks_[depth]);
   }

@@ -101,7 +101,7 @@ std::vector<Item> ItemsOf(std::span<const MeasuredPoint> points,
                        static_cast<std::uint64_t>(AddingTime(point).count())});
     }
   }
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+  std::ranges::sort(items, [](const Item& a, const Item& b) {
     return std::tie(a.workspace, a.batch, a.time, a.spread, a.adding) <
            std::tie(b.workspace, b.batch, b.time, b.spread, b.adding);
   });
@@ -161,12 +161,12 @@ std::vector<Bytes> NoisyLevels(const std::vector<Item>& items,
 
 }  // namespace
 
-std::optional<std::size_t> ParetoFront::FastestWithin(Bytes limit) const {
-  const auto beyond = std::upper_bound(
-      points_.begin(), points_.end(), limit,
-      [](Bytes value, const FrontPoint& p) { return value < p.workspace; });
-  if (beyond == points_.begin()) return std::nullopt;
-  return static_cast<std::size_t>(beyond - points_.begin()) - 1;
+std::optional<std::size_t> FastestWithin(std::span<const FrontPoint> front,
+                                         Bytes limit) {
+  const auto beyond =
+      std::ranges::upper_bound(front, limit, {}, &FrontPoint::workspace);
+  if (beyond == front.begin()) return std::nullopt;
+  return static_cast<std::size_t>(beyond - front.begin()) - 1;
 }
 
 std::vector<MicroBatch> ParetoFront::PlanAt(std::size_t i) const {
@@ -201,9 +201,8 @@ Result<ParetoFront> SolvePareto(std::span<const MeasuredPoint> points,
   front.policy_ = request.policy;
   const std::vector<Item> items = ItemsOf(points, request);
   const auto batch = static_cast<std::size_t>(request.batch.count());
-  const bool noisy =
-      std::any_of(items.begin(), items.end(),
-                  [](const Item& item) { return item.spread > 0; });
+  const bool noisy = std::ranges::any_of(
+      items, [](const Item& item) { return item.spread > 0; });
   if (!noisy) {
     front.points_ = SweepQuiet(items, batch);
   } else {
@@ -218,9 +217,8 @@ Result<ParetoFront> SolvePareto(std::span<const MeasuredPoint> points,
   if (front.points_.empty()) {
     return tl::unexpected<Error>(WhyNoWrPlan(points, request));
   }
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidateFront(front, points, request, kWitnesses));
-  }
   return front;
 }
 

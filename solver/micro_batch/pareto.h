@@ -47,14 +47,20 @@ struct FrontPoint {
   friend bool operator==(const FrontPoint&, const FrontPoint&) = default;
 };
 
+// The fastest point within `limit` of those by rising workspace and falling
+// time; absent if none fits. O(log points).
+std::optional<std::size_t> FastestWithin(std::span<const FrontPoint> front,
+                                         Bytes limit);
+
 // Refers to the measured points that it was made from, which must outlive it.
 class ParetoFront {
  public:
   // By rising workspace and strictly falling time; not empty.
   const std::vector<FrontPoint>& points() const { return points_; }
 
-  // The fastest point within `limit`; absent if none fits. O(log points).
-  std::optional<std::size_t> FastestWithin(Bytes limit) const;
+  std::optional<std::size_t> FastestWithin(Bytes limit) const {
+    return ucudnn::FastestWithin(points_, limit);
+  }
 
   // The micro-batches of point `i`: those of SolveWr under LimitOf(i), at the
   // same cost.

@@ -179,10 +179,9 @@ Result<WorkspacePlan> SolveWr(const Profile& profile,
   plan.optimal = time == bound;
   if (all_undivided) plan.undivided_time = Nanoseconds(undivided);
   plan.total_workspace = Bytes(workspace);
-  if constexpr (kSolversCheckThemselves) {
+  if (kSolversCheckThemselves)
     RequireValid(ValidatePlan(plan, profile,
                               {WorkspaceMode::kReuse, request.policy, {}}));
-  }
   return plan;
 }
 

@@ -114,7 +114,7 @@ class WrSolver {
         curve.final_[b] = WrCurve::Final::kFastest;
       }
     }
-    if (std::any_of(points_.begin(), points_.end(), [](const auto& point) {
+    if (std::ranges::any_of(points_, [](const auto& point) {
           return point.spread.count() > 0;
         })) {
       DistrustNoise(&curve);

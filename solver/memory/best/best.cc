@@ -211,9 +211,8 @@ class BestSearch {
         const std::optional<Nanoseconds> time =
             sub_batch->Estimate(hosted, capacity, limits, slowest());
         if (!time) continue;
-        const auto later = std::upper_bound(
-            starts.begin(), starts.end(), *time,
-            [](Nanoseconds t, const Start& start) { return t < start.time; });
+        const auto later =
+            std::ranges::upper_bound(starts, *time, {}, &Start::time);
         starts.insert(later, {*time, i, std::move(hosted)});
         starts.resize(std::min(starts.size(), kSearched));
       }
@@ -247,10 +246,8 @@ class BestSearch {
     for (std::size_t i = 0; i < bounds.size(); ++i) {
       if (bounds[i]) order.push_back(i);
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return bounds[a]->time < bounds[b]->time;
-                     });
+    std::ranges::stable_sort(order, {},
+                             [&](std::size_t i) { return bounds[i]->time; });
     return order;
   }
 

@@ -1,6 +1,7 @@
 #include "solver/memory/best/gap_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <random>
@@ -57,7 +58,7 @@ GapChoice Cover(Scheduler& scheduler, std::int64_t capacity, Random* random) {
   }
   const std::vector<std::size_t>& by_until = scheduler.by_until();
   while (true) {
-    const auto worst = std::max_element(excess.begin(), excess.end());
+    const auto worst = std::ranges::max_element(excess);
     if (worst == excess.end() || *worst <= 0) break;
     const int place = static_cast<int>(worst - excess.begin());
     const auto helps = [&](std::size_t g) {
@@ -102,10 +103,9 @@ class Improver {
       }
       free_.push_back(g);
     }
-    std::stable_sort(free_.begin(), free_.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return size[gaps_[a].block] > size[gaps_[b].block];
-                     });
+    std::ranges::stable_sort(free_, std::ranges::greater(), [&](std::size_t g) {
+      return size[gaps_[g].block];
+    });
     for (std::size_t place = 0; place < scheduler.program().tasks.size();
          ++place) {
       if (scheduler.OptionsAt(place) > 1) places_.push_back(place);

@@ -10,7 +10,7 @@ namespace ucudnn {
 namespace {
 
 bool Contains(const std::vector<std::size_t>& list, std::size_t item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
+  return std::ranges::find(list, item) != list.end();
 }
 
 bool IsForward(const Task& task) { return task.kind == TaskKind::kForward; }
@@ -233,12 +233,11 @@ void ProgramMaker::AddBlock(std::size_t block, RoundProgram* program) {
 }
 
 void ProgramMaker::SortByPlace(RoundProgram* program) {
-  std::stable_sort(
-      program->gaps.begin(), program->gaps.end(),
+  std::ranges::stable_sort(
+      program->gaps,
       [](const BlockGap& a, const BlockGap& b) { return a.after < b.after; });
-  std::stable_sort(
-      deaths_.begin(), deaths_.end(),
-      [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(
+      deaths_, [](const auto& a, const auto& b) { return a.first < b.first; });
   program->dies.reserve(deaths_.size());
   program->dies_until.resize(program->tasks.size());
   for (const auto& [place, block] : deaths_) {
@@ -288,8 +287,7 @@ void KeepReserve(double part, std::int64_t capacity, RoundProgram* program) {
     return static_cast<double>(
         std::max<std::int64_t>(0, program->resident + live - capacity));
   };
-  const double most =
-      away(*std::max_element(program->live.begin(), program->live.end()));
+  const double most = away(*std::ranges::max_element(program->live));
   if (most == 0) return;
   for (std::int64_t& live : program->live) {
     live += static_cast<std::int64_t>(part * static_cast<double>(capacity) *

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <random>
 #include <utility>
@@ -43,7 +44,7 @@ class Recomputer {
           TimeToCompute(block) / static_cast<double>(round.size[block].count()),
           block);
     }
-    std::sort(ranked.begin(), ranked.end());
+    std::ranges::sort(ranked);
     for (const auto& [time, block] : ranked) cheapest_.push_back(block);
   }
 
@@ -59,7 +60,7 @@ class Recomputer {
  private:
   void Search() {
     const std::vector<bool>& recomputed = best_->program->choices.recomputed;
-    if (std::count(recomputed.begin(), recomputed.end(), true) == 0) {
+    if (std::ranges::count(recomputed, true) == 0) {
       TryCheapest();
       TryLargest();
     }
@@ -81,7 +82,7 @@ class Recomputer {
       const std::size_t i = round_.tasks[place];
       const Task& task = round_.graph->tasks[i];
       if (task.kind != TaskKind::kForward) break;
-      if (std::count(task.writes.begin(), task.writes.end(), block) == 0) {
+      if (std::ranges::count(task.writes, block) == 0) {
         continue;
       }
       time += static_cast<double>(options_.OfRerun(i).back().time);
@@ -189,10 +190,9 @@ class Recomputer {
   // are more than kMostLarge.
   std::vector<std::size_t> Largest() const {
     std::vector<std::size_t> large = cheapest_;
-    std::stable_sort(large.begin(), large.end(),
-                     [&](std::size_t a, std::size_t b) {
-                       return round_.size[a] > round_.size[b];
-                     });
+    std::ranges::stable_sort(
+        large, std::ranges::greater(),
+        [&](std::size_t block) { return round_.size[block]; });
     Bytes all;
     for (const std::size_t block : large) all += round_.size[block];
     Bytes sum;

@@ -22,10 +22,8 @@ Scheduler::Scheduler(const RoundProgram& program, const TaskOptions& options)
       by_until_(program.gaps.size()) {
   std::iota(by_until_.begin(), by_until_.end(), std::size_t{0});
   const std::vector<BlockGap>& gaps = program.gaps;
-  std::stable_sort(by_until_.begin(), by_until_.end(),
-                   [&](std::size_t a, std::size_t b) {
-                     return gaps[a].until < gaps[b].until;
-                   });
+  std::ranges::stable_sort(by_until_, {},
+                           [&](std::size_t g) { return gaps[g].until; });
   const DeviceModel& device = program.round->graph->device;
   for (const BlockGap& gap : gaps) {
     const Bytes bytes = program.round->size[gap.block];
@@ -111,7 +109,7 @@ void Scheduler::Schedule(const RoundChoices& choices, std::int64_t capacity,
     offloads_.emplace_back(
         std::min(gaps[g].written + choices.deferred[g], gaps[g].after), g);
   }
-  std::sort(offloads_.begin(), offloads_.end());
+  std::ranges::sort(offloads_);
   std::size_t next_out = 0;
   std::size_t next_in = 0;
   blocked_until_.assign(gaps.size(), 0);

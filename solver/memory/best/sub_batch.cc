@@ -1,6 +1,7 @@
 #include "solver/memory/best/sub_batch.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "solver/memory/best/emit.h"
@@ -55,10 +56,9 @@ std::vector<Hosted> SubBatch::HostedChoices() const {
   for (std::size_t block = 0; block < hosted.size(); ++block) {
     if (round.persistent[block]) weights.push_back(block);
   }
-  std::stable_sort(weights.begin(), weights.end(),
-                   [&](std::size_t a, std::size_t b) {
-                     return round.size[a] > round.size[b];
-                   });
+  std::ranges::stable_sort(
+      weights, std::ranges::greater(),
+      [&](std::size_t block) { return round.size[block]; });
   std::size_t next = 0;
   for (std::size_t count = 1; next < weights.size(); count *= 2) {
     for (; next < std::min(count, weights.size()); ++next) {
@@ -108,9 +108,8 @@ std::optional<MemoryPlan> SubBatch::Plan(const Hosted& hosted,
   search(0);
   if (placed && request.any_plan) return placed;
   // Where less memory cost time, a search for addresses may save it.
-  std::stable_sort(
-      unplaced.begin(), unplaced.end(),
-      [](const Found& a, const Found& b) { return a.time < b.time; });
+  std::ranges::stable_sort(
+      unplaced, [](const Found& a, const Found& b) { return a.time < b.time; });
   for (const Found& found : unplaced) {
     if (placed && found.time >= placed->time) break;
     std::optional<MemoryPlan> plan = Place(found, request, kPlacementNodes);

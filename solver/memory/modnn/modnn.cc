@@ -26,8 +26,8 @@ void RunUpdatesLast(RoundModel* round) {
 // anyway, puts them between the weights and the inputs, which leave.
 std::vector<ResidentBlock> PlaceGradients(
     const RoundModel& round, std::vector<ResidentBlock>* resident) {
-  const auto first_input = std::find_if(
-      resident->begin(), resident->end(),
+  const auto first_input = std::ranges::find_if(
+      *resident,
       [&](const ResidentBlock& r) { return round.IsInput(r.block); });
   if (first_input == resident->end()) return {};
   const Bytes begin = first_input->range.offset;

@@ -22,12 +22,10 @@ class ModnnRound {
  public:
   ModnnRound(const RoundModel& round, const ModnnRoundOptions& options)
       : round_(round),
-        draft_(round, options.residents,
-               MemoryPool(options.budget, MemoryPool::Fit::kExactThenFirst,
-                          kPlanAlignment),
+        draft_(round, options.residents, options.budget,
+               MemoryPool::Fit::kExactThenFirst, kPlanAlignment,
                options.placed),
         host_updates_(round),
-        budget_(options.budget),
         room_(options.budget),
         stays_(round.persistent),
         used_(stays_.size()) {
@@ -57,9 +55,7 @@ class ModnnRound {
         cost = Prepare(t) ? ChooseAlgorithm(t) : nullptr;
       }
       if (cost == nullptr) {
-        return Fail(Code::kFailedPrecondition,
-                    "there is no room for {} in the budget of {}",
-                    round_.graph->tasks[task].name, HumanBytes(budget_));
+        return draft_.NoRoomFor(round_.graph->tasks[task].name);
       }
       TakeWorkspace(cost->workspace, t);
       PrefetchDuring(t);
@@ -98,7 +94,7 @@ class ModnnRound {
 
   bool UsedIn(std::size_t block, Span span) const {
     const std::vector<std::size_t>& uses = round_.uses[block];
-    const auto use = std::lower_bound(uses.begin(), uses.end(), span.from);
+    const auto use = std::ranges::lower_bound(uses, span.from);
     return use != uses.end() && *use <= span.to;
   }
 
@@ -135,10 +131,9 @@ class ModnnRound {
       segments.push_back(segment);
     }
     if (workspace_.bytes > Bytes(0)) segments.push_back({workspace_});
-    std::sort(segments.begin(), segments.end(),
-              [](const PoolSegment& a, const PoolSegment& b) {
-                return a.range.offset < b.range.offset;
-              });
+    std::ranges::sort(segments, {}, [](const PoolSegment& segment) {
+      return segment.range.offset;
+    });
     // Sizes are rounded up to where the next one starts.
     for (std::size_t i = 1; i < segments.size(); ++i) {
       segments[i - 1].range.bytes =
@@ -255,7 +250,7 @@ class ModnnRound {
     std::vector<std::size_t> lacking;
     for (const std::size_t block : away_) {
       const std::vector<std::size_t>& uses = round_.uses[block];
-      const auto use = std::upper_bound(uses.begin(), uses.end(), t);
+      const auto use = std::ranges::upper_bound(uses, t);
       if (use == uses.end() || *use > next) continue;
       if (*use < next) lacking.clear();
       next = *use;
@@ -346,7 +341,6 @@ class ModnnRound {
   const RoundModel& round_;
   RoundDraft draft_;
   HostUpdates host_updates_;
-  const Bytes budget_;
   Bytes room_;                  // of the budget, besides what stays
   std::vector<bool> stays_;     // by block
   std::vector<bool> used_;      // by block: since it was made or fetched

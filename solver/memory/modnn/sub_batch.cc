@@ -25,8 +25,8 @@ bool WithinALayer(const TrainingGraph& graph, const Task& task) {
   const auto statistics = [&](std::size_t block) {
     return graph.blocks[block].kind == BlockKind::kStatistics;
   };
-  return std::any_of(task.reads.begin(), task.reads.end(), statistics) ||
-         std::any_of(task.writes.begin(), task.writes.end(), statistics);
+  return std::ranges::any_of(task.reads, statistics) ||
+         std::ranges::any_of(task.writes, statistics);
 }
 
 // By block, which one counts in its place. A layer of the source has one error
@@ -36,7 +36,7 @@ std::vector<std::size_t> ErrorsOfLayers(const TrainingGraph& graph) {
   std::vector<std::size_t> errors(graph.blocks.size());
   std::iota(errors.begin(), errors.end(), std::size_t{0});
   const auto error_in = [&](const std::vector<std::size_t>& blocks) {
-    return std::find_if(blocks.begin(), blocks.end(), [&](std::size_t block) {
+    return std::ranges::find_if(blocks, [&](std::size_t block) {
       return graph.blocks[block].kind == BlockKind::kGradient;
     });
   };
@@ -169,8 +169,8 @@ Result<ModnnSubBatch> ChooseModnnSubBatch(const TrainingGraph& graph,
                 "measure one that divides {}",
                 graph.batch.count(), graph.batch.count());
   }
-  const auto too_large = std::partition_point(
-      candidates.begin(), candidates.end(), [&](BatchSize batch) {
+  const auto too_large =
+      std::ranges::partition_point(candidates, [&](BatchSize batch) {
         return ModnnNeededBytes(graph, batch) <= budget;
       });
   if (too_large == candidates.begin()) {

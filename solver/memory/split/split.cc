@@ -88,8 +88,8 @@ class Splitter {
       if (!layout_.in_parts[i]) continue;
       Node node = graph_.nodes[i];
       const std::size_t output = node.outputs[0];
-      const auto input = *std::find_if(
-          node.inputs.begin(), node.inputs.end(),
+      const auto input = *std::ranges::find_if(
+          node.inputs,
           [&](std::size_t tensor) { return layout_.data[tensor]; });
       for (std::size_t a = 0; a < kSplitAxes.size(); ++a) {
         const Interval in = layout_.intervals[a][input][part[a]];

@@ -41,7 +41,7 @@ Result<std::array<Window, 3>> WindowsOf(const Node& node) {
                 "padding without dilation is accepted",
                 Shown(node));
   }
-  if (std::count(kPlacewise.begin(), kPlacewise.end(), node.op_type) > 0) {
+  if (std::ranges::count(kPlacewise, node.op_type) > 0) {
     return windows;
   }
   return Fail(Code::kInvalidArgument,
@@ -82,8 +82,8 @@ class Finder {
       if (layout_.data.back()) layout_.inputs.push_back(i);
     }
     for (const Node& node : graph_.nodes) {
-      layout_.in_parts.push_back(std::any_of(
-          node.inputs.begin(), node.inputs.end(),
+      layout_.in_parts.push_back(std::ranges::any_of(
+          node.inputs,
           [&](std::size_t tensor) { return layout_.data[tensor]; }));
       if (!layout_.in_parts.back() || node.outputs.empty()) continue;
       // Further outputs of others are masks or statistics.
@@ -100,8 +100,8 @@ class Finder {
 
   // Sets layout_.end and layout_.join.
   Status FindJoin() {
-    const auto convolutions = std::count_if(
-        graph_.nodes.begin(), graph_.nodes.end(),
+    const auto convolutions = std::ranges::count_if(
+        graph_.nodes,
         [](const Node& node) { return node.convolution.has_value(); });
     const auto wanted = static_cast<std::int64_t>(
         std::ceil(options_.depth * static_cast<double>(convolutions) - 1e-9));
