@@ -118,6 +118,9 @@ constexpr const char* kHash =
 
 std::string TasksProblem() { return fmt::format("tasks-{}-FP32-NCHW", kHash); }
 
+// Debian's protobuf is not instrumented, and maps of messages have another
+// layout under the thread sanitizer.
+#ifndef __SANITIZE_THREAD__
 TEST_F(AgentTest, MeasuresTheTasksOfTheNetworkThatCameWithThem) {
   link_.networks = {{kHash, "model"}};
   link_.tasks = {MakeTask(1, TasksProblem()), MakeTask(2, TasksProblem())};
@@ -141,6 +144,7 @@ TEST_F(AgentTest, MeasuresTheTasksOfTheNetworkThatCameWithThem) {
   EXPECT_EQ(link_.reports_[0].problem(), TasksProblem());
   EXPECT_EQ(link_.reports_[1].measurements_size(), 1);
 }
+#endif  // __SANITIZE_THREAD__
 
 TEST_F(AgentTest, SaysIfItMeasuresNothingButConvolutions) {
   link_.tasks = {MakeTask(1, TasksProblem())};
