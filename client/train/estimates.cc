@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,28 +11,22 @@
 namespace ucudnn::train {
 namespace {
 
+// Points by batch.
+using Known = std::map<BatchSize, std::vector<MeasuredPoint>>;
+
 // The two batches whose line goes through `batch`; the same one twice if there
 // is only one. `known` is not empty and has not this batch.
-std::pair<BatchSize, BatchSize> Around(const std::set<BatchSize>& known,
-                                       BatchSize batch) {
-  if (known.size() == 1) return {*known.begin(), *known.begin()};
+std::pair<Known::const_iterator, Known::const_iterator> Around(
+    const Known& known, BatchSize batch) {
+  if (known.size() == 1) return {known.begin(), known.begin()};
   auto above = known.upper_bound(batch);
   if (above == known.begin()) ++above;
   if (above == known.end()) --above;
-  return {*std::prev(above), *above};
+  return {std::prev(above), above};
 }
 
-// The fastest of the points at a batch, of which there are some.
-const MeasuredPoint& FastestAt(const std::vector<MeasuredPoint>& points,
-                               BatchSize batch) {
-  const MeasuredPoint* fastest = nullptr;
-  for (const MeasuredPoint& point : points) {
-    if (point.batch == batch &&
-        (fastest == nullptr || point.time < fastest->time)) {
-      fastest = &point;
-    }
-  }
-  return *fastest;
+const MeasuredPoint& FastestOf(const std::vector<MeasuredPoint>& points) {
+  return *std::ranges::min_element(points, {}, &MeasuredPoint::time);
 }
 
 // The value at x on the line through two points, but not below 0; the first
@@ -58,6 +54,23 @@ MeasuredPoint OnLine(const MeasuredPoint& low, const MeasuredPoint& high,
   return estimate;
 }
 
+// Of each algorithm that both batches have; if there is none, of the fastest.
+std::vector<MeasuredPoint> EstimatesAt(const Known& known, BatchSize batch) {
+  const auto around = Around(known, batch);
+  const std::vector<MeasuredPoint>& high = around.second->second;
+  std::vector<MeasuredPoint> estimates;
+  for (const MeasuredPoint& low : around.first->second) {
+    const auto same =
+        std::ranges::find(high, low.algorithm, &MeasuredPoint::algorithm);
+    if (same != high.end()) estimates.push_back(OnLine(low, *same, batch));
+  }
+  if (estimates.empty()) {
+    estimates.push_back(
+        OnLine(FastestOf(around.first->second), FastestOf(high), batch));
+  }
+  return estimates;
+}
+
 }  // namespace
 
 std::set<BatchSize> MeasuredSizes(const TrainingGraph& graph) {
@@ -71,29 +84,20 @@ std::set<BatchSize> MeasuredSizes(const TrainingGraph& graph) {
   return sizes;
 }
 
-void EstimateTasksAt(BatchSize batch, TrainingGraph* graph) {
+void EstimateTasks(std::span<const BatchSize> batches, TrainingGraph* graph) {
   for (Task& task : graph->tasks) {
     std::vector<MeasuredPoint>& points = task.work.measured;
-    std::set<BatchSize> known;
-    for (const MeasuredPoint& point : points) known.insert(point.batch);
-    if (known.empty() || known.contains(batch) ||
-        task.kind == TaskKind::kUpdate) {
-      continue;
+    if (points.empty() || task.kind == TaskKind::kUpdate) continue;
+    Known known;
+    for (const MeasuredPoint& point : points) {
+      known[point.batch].push_back(point);
     }
-    const std::pair<BatchSize, BatchSize> around = Around(known, batch);
-    std::vector<MeasuredPoint> estimates;
-    for (const MeasuredPoint& low : points) {
-      if (low.batch != around.first) continue;
-      const auto high = std::ranges::find_if(points, [&](const auto& point) {
-        return point.batch == around.second && point.algorithm == low.algorithm;
-      });
-      if (high != points.end()) estimates.push_back(OnLine(low, *high, batch));
+    for (const BatchSize batch : batches) {
+      if (known.contains(batch)) continue;
+      std::vector<MeasuredPoint> estimates = EstimatesAt(known, batch);
+      points.insert(points.end(), estimates.begin(), estimates.end());
+      known[batch] = std::move(estimates);
     }
-    if (estimates.empty()) {
-      estimates.push_back(OnLine(FastestAt(points, around.first),
-                                 FastestAt(points, around.second), batch));
-    }
-    points.insert(points.end(), estimates.begin(), estimates.end());
   }
 }
 

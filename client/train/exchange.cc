@@ -81,9 +81,8 @@ Status JobExchange::Check() {
     UCUDNN_CHECK(!all);
     return Fail(Code::kUnavailable, "another rank has failed");
   }
-  UCUDNN_ASSIGN_OR_RETURN(const bool done, statistics_.Done());
-  static_cast<void>(done);
-  return {};
+  const Result<bool> done = statistics_.Done();
+  return done ? Status() : tl::unexpected<Error>(done.error());
 }
 
 Status JobExchange::SumStatistics(std::span<double> sums) {

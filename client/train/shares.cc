@@ -65,12 +65,14 @@ using Wanted = std::vector<std::set<BatchSize>>;
 // line, the best ones that are not measured, with their neighbours.
 Result<Wanted> MissingOf(const JointMemoryProblem& measured) {
   JointMemoryProblem problem = measured;
+  std::vector<BatchSize> shares;
+  for (BatchSize share = problem.step; share <= problem.batch;
+       share = share + problem.step) {
+    shares.push_back(share);
+  }
   for (JointMemoryKind& kind : problem.kinds) {
     kind.shares.clear();
-    for (BatchSize share = problem.step; share <= problem.batch;
-         share = share + problem.step) {
-      EstimateTasksAt(share, &kind.graph);
-    }
+    EstimateTasks(shares, &kind.graph);
   }
   UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
                           SolveJointMemory(problem));

@@ -27,8 +27,7 @@ TrainingGraph With(std::vector<MeasuredPoint> points) {
 
 TEST(EstimatesTest, AreOnTheLineThroughTheBatchesAroundThem) {
   TrainingGraph graph = With({At(4, "", 100), At(8, "", 180), At(16, "", 400)});
-  EstimateTasksAt(BatchSize(6), &graph);
-  EstimateTasksAt(BatchSize(20), &graph);
+  EstimateTasks(std::vector{BatchSize(6), BatchSize(20)}, &graph);
   EXPECT_THAT(graph.tasks[0].work.measured,
               ElementsAre(At(4, "", 100), At(8, "", 180), At(16, "", 400),
                           At(6, "", 140), At(20, "", 510)));
@@ -36,17 +35,17 @@ TEST(EstimatesTest, AreOnTheLineThroughTheBatchesAroundThem) {
 
 TEST(EstimatesTest, AreProportionalToTheOnlyBatchAndNeverBelowNothing) {
   TrainingGraph graph = With({At(4, "", 100)});
-  EstimateTasksAt(BatchSize(8), &graph);
+  EstimateTasks(std::vector{BatchSize(8)}, &graph);
   EXPECT_EQ(graph.tasks[0].work.measured.back(), At(8, "", 200));
   graph = With({At(8, "", 100), At(16, "", 300)});
-  EstimateTasksAt(BatchSize(2), &graph);
+  EstimateTasks(std::vector{BatchSize(2)}, &graph);
   EXPECT_EQ(graph.tasks[0].work.measured.back(), At(2, "", 0));
 }
 
 TEST(EstimatesTest, AreOfAlgorithmsThatBothBatchesHave) {
   TrainingGraph graph =
       With({At(4, "FFT", 100, 10), At(4, "GEMM", 300), At(8, "FFT", 140, 30)});
-  EstimateTasksAt(BatchSize(6), &graph);
+  EstimateTasks(std::vector{BatchSize(6)}, &graph);
   ASSERT_EQ(graph.tasks[0].work.measured.size(), 4u);
   EXPECT_EQ(graph.tasks[0].work.measured.back(), At(6, "FFT", 120, 20));
 }
@@ -55,7 +54,7 @@ TEST(EstimatesTest, AreOfAlgorithmsThatBothBatchesHave) {
 TEST(EstimatesTest, AreOfTheFastestWhereNoAlgorithmIsCommon) {
   TrainingGraph graph =
       With({At(4, "a", 100), At(8, "b", 140), At(8, "c", 120)});
-  EstimateTasksAt(BatchSize(6), &graph);
+  EstimateTasks(std::vector{BatchSize(6)}, &graph);
   ASSERT_EQ(graph.tasks[0].work.measured.size(), 4u);
   EXPECT_EQ(graph.tasks[0].work.measured.back(), At(6, "a", 110));
 }
@@ -63,10 +62,10 @@ TEST(EstimatesTest, AreOfTheFastestWhereNoAlgorithmIsCommon) {
 TEST(EstimatesTest, LeaveMeasuredBatchesAndUpdatesAlone) {
   TrainingGraph graph = With({At(4, "", 100)});
   const TrainingGraph before = graph;
-  EstimateTasksAt(BatchSize(4), &graph);
+  EstimateTasks(std::vector{BatchSize(4)}, &graph);
   EXPECT_EQ(graph, before);
   graph.tasks[0].kind = TaskKind::kUpdate;
-  EstimateTasksAt(BatchSize(8), &graph);
+  EstimateTasks(std::vector{BatchSize(8)}, &graph);
   EXPECT_EQ(graph.tasks[0].work.measured, before.tasks[0].work.measured);
   EXPECT_TRUE(MeasuredSizes(graph).empty());
   EXPECT_THAT(MeasuredSizes(before), ElementsAre(BatchSize(4)));
