@@ -287,10 +287,10 @@ def test_a_plan_is_one_line(caplog):
     ("options", "message"),
     [
         ({"budget": "much"}, "'much' is not a size"),
-        ({"compiler": "gcc"}, "compile: compiler: 'gcc'; 'inductor' and 'aot_eager'"),
+        ({"compiler": "gcc"}, "compile: compiler: 'gcc'; one of 'inductor', 'aot_eager'"),
         ({"workspace_limit": "big"}, "'big' is not a size"),
         ({"enforce_limit": True}, "compile: enforce_limit: True; with a workspace_limit"),
-        ({"allow": ["guess"]}, "compile: allow: 'guess'; 'recompute' and 'offload' are"),
+        ({"allow": ["guess"]}, "compile: allow: 'guess'; one of 'recompute', 'offload'"),
         ({"host_budget": "some"}, "'some' is not a size"),
         ({"host_budget": 8, "allow": "recompute"}, "compile: host_budget: 8; with 'off"),
         (

@@ -58,10 +58,10 @@ def test_trains_on_while_the_coordinator_is_killed(told):
     for rank in told:
         assert rank["acknowledged"] == [4, 4]
         assert rank["sizes"] == 6
-        assert rank["took"] < 30 and not rank["changed"]
+        assert not rank["changed"]
         assert rank["counts"] == [10, 10]
         assert rank["ended"] == "finished"
 
 
 def test_ends_without_a_coordinator(told):
-    assert max(told) < 30
+    assert all("no coordinator answers" in problem for problem in told)

@@ -283,9 +283,7 @@ def trains_on_while_the_coordinator_is_killed():
         if RANK == 0:
             daemon.kill()
         dist.barrier()
-        begun = time.monotonic()
         _, sizes = train(shares, images(6), ddp=ddp)
-        took = time.monotonic() - begun
         changed = shares.refresh()
         with contextlib.ExitStack() as stack:
             if RANK == 0:
@@ -300,7 +298,6 @@ def trains_on_while_the_coordinator_is_killed():
             return {
                 "acknowledged": acknowledged,
                 "sizes": len(sizes),
-                "took": took,
                 "changed": changed,
                 "counts": counts(job),
                 "ended": cluster.job(job.id).state,
@@ -314,9 +311,8 @@ def ends_without_a_coordinator():
         if RANK == 0:
             daemon.kill()
         dist.barrier()
-        begun = time.monotonic()
         shares.finish()
-        return time.monotonic() - begun
+        return shares._source._job.problem
 
 
 if __name__ == "__main__":

@@ -41,12 +41,13 @@ from ucudnn.torch.profiling import StepProfile, profile
 from ucudnn.torch.saved.planned_memory import memory
 from ucudnn.torch.saved.plans import MemoryCheck, MemoryPlan
 from ucudnn.torch.saved.step_memory import StepMemory
+from ucudnn.torch.splitting.split import Split, split
 
 __all__ = [
     "CompiledCheck", "CompiledPlan", "Conversion", "MemoryCheck", "MemoryPlan",
-    "PlannedValue", "ShareLoader", "ShareSampler", "Shares", "StepMemory",
+    "PlannedValue", "ShareLoader", "ShareSampler", "Shares", "Split", "StepMemory",
     "StepProfile", "compile", "convert", "memory", "network", "plan_of", "profile",
-    "share",
+    "share", "split",
 ]  # fmt: skip
 
 warn_untried()

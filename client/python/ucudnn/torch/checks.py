@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, Sequence
 
 import torch
 
@@ -14,6 +14,13 @@ from ucudnn.errors import InvalidArgument
 def refuse(place: str, value: Any, accepted: str) -> InvalidArgument:
     """The error for a value. `accepted` says what would be: "64 is accepted"."""
     return InvalidArgument(f"{place}: {value}; {accepted}")
+
+
+def one_of(place: str, value: Any, known: Sequence[Any]) -> None:
+    """Refuses what is not known."""
+    if value not in known:
+        names = ", ".join(map(repr, known))
+        raise refuse(place, repr(value), f"one of {names} is accepted")
 
 
 def whole_number(place: str, value: Any, least: int) -> int:

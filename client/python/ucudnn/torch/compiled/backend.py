@@ -13,6 +13,7 @@ from ucudnn.torch.checks import refuse
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.job import Job, Options, raises
 from ucudnn.torch.compiled.plans import CompiledPlan
+from ucudnn.torch.splitting.split import refuse_stochastic
 
 _jobs: weakref.WeakKeyDictionary[Any, Job] = weakref.WeakKeyDictionary()
 _by_options: dict[Any, Job] = {}
@@ -66,6 +67,7 @@ def compile(
             one, mode=mode, options=options, dynamic=dynamic, **ours._asdict(),
             **keywords,
         )  # fmt: skip
+    refuse_stochastic("compile", model)
     job = Job(ours, _inductor_options(compiler, mode, options))
     compiled = torch.compile(model, backend=job.backend, dynamic=dynamic, **keywords)
     _jobs[compiled] = job

@@ -10,7 +10,7 @@ import torch
 
 from ucudnn.errors import InvalidArgument, NoPlan
 from ucudnn.sizes import Size, parse_size, size_text, time_text
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import one_of, refuse
 from ucudnn.torch.compiled import private
 from ucudnn.torch.compiled.applying import applied
 from ucudnn.torch.compiled.calibrating import Backward, Measured, Scales, ratios
@@ -167,11 +167,7 @@ class Job:
 
     def __init__(self, options: Options, inductor: Mapping[str, Any]) -> None:
         self.compiler = options.compiler
-        if self.compiler not in _COMPILERS:
-            known = " and ".join(map(repr, _COMPILERS))
-            raise refuse(
-                "compile: compiler", repr(self.compiler), f"{known} are accepted"
-            )
+        one_of("compile: compiler", self.compiler, _COMPILERS)
         private.warn_untried()
         self._given = options, dict(inductor)
         self.budget = _bytes(options.budget)
@@ -493,9 +489,8 @@ def _allowed(
     if allow is None:
         return frozenset(_ALLOWED if host_budget else _ALLOWED[:1])
     ways = frozenset([allow] if isinstance(allow, str) else allow)
-    for way in sorted(map(repr, ways - {*_ALLOWED})):
-        known = " and ".join(map(repr, _ALLOWED))
-        raise refuse("compile: allow", way, f"{known} are accepted")
+    for way in sorted(ways, key=repr):
+        one_of("compile: allow", way, _ALLOWED)
     if host_budget and "offload" not in ways:
         raise refuse(
             "compile: host_budget",

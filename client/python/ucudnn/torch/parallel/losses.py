@@ -18,7 +18,7 @@ from typing import Any, Iterator, Optional
 import torch
 import torch.distributed as dist
 
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import one_of
 from ucudnn.torch.nested import tensors_in
 
 LOSSES = ("images", "sum", "items", "ranks")
@@ -29,9 +29,8 @@ _AGREEING = ("lightning.pytorch", "pytorch_lightning")
 
 def check_loss(loss: Optional[str]) -> None:
     """Raises InvalidArgument for kinds that there are not."""
-    if loss is not None and loss not in LOSSES:
-        names = ", ".join(map(repr, LOSSES))
-        raise refuse("attach: loss", repr(loss), f"one of {names} is accepted")
+    if loss is not None:
+        one_of("attach: loss", loss, LOSSES)
 
 
 def weight_of(

@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Callable, Iterable, Optional, Sequence
 
 from ucudnn.sizes import Size, parse_size
-from ucudnn.torch.checks import refuse
+from ucudnn.torch.checks import one_of, refuse
 from ucudnn.torch.devices import device_of, find_device
 from ucudnn.torch.saved.planned_step import PlannedStep
 from ucudnn.torch.saved.step_memory import StepMemory
@@ -73,9 +73,7 @@ def memory(
     """
     ways = [allow] if isinstance(allow, str) else list(allow)
     for way in ways:
-        if way not in _WAYS:
-            known = " and ".join(map(repr, _WAYS))
-            raise refuse("memory: allow", repr(way), f"{known} are accepted")
+        one_of("memory: allow", way, _WAYS)
     if step is None and (example or keywords or graphs):
         raise refuse("memory", "arguments of a step", "a step before them is accepted")
     chosen = device if device is not None else device_of(example)
