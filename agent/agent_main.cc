@@ -260,20 +260,9 @@ CommandLine::CommandLine() {
 }
 
 int Main(int argc, char** argv) {
-  if (AnswerCompletion(CommandLine().app, argc, argv)) return 0;
-  std::unique_ptr<CommandLine> line;
-  Status status;
-  try {
-    status = ParseOverConfig(argc, argv, &line);
-  } catch (const CLI::ParseError& error) {
-    return EndParsing(line->app, error, argc, argv);
-  }
-  if (status) status = Run(std::move(line->options));
-  if (!status) {
-    std::fprintf(stderr, "ucudnn-agent: %s\n", status.error().message.c_str());
-    return status.error().code == Code::kInvalidArgument ? 2 : 1;
-  }
-  return 0;
+  return RunDaemon<CommandLine>(argc, argv, [](CommandLine& line) {
+    return Run(std::move(line.options));
+  });
 }
 
 }  // namespace

@@ -350,65 +350,49 @@ CommandLine::CommandLine() {
           },
           "URL"))
       ->option_text("URL");
-  daemon
-      ->add_option_function<std::string>(
-          "--database-file",
-          [this](const std::string& path) {
-            const Result<std::string> url = ReadDatabaseUrl(path);
-            if (!url) {
-              throw CLI::ValidationError("--database-file",
-                                         url.error().message);
-            }
-            options.database = *url;
-          },
-          "A file of mode 0600 with that URL instead, if it has a password")
+  const auto read_database = [this](const std::string& path) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(options.database, ReadDatabaseUrl(path));
+    return {};
+  };
+  AddReadOption(
+      daemon, "--database-file", read_database,
+      "A file of mode 0600 with that URL instead, if it has a password")
       ->option_text("PATH");
   daemon->add_flag("--create", options.create,
                    "Make the SQLite database if there is none; the default one "
                    "is always made");
   AddSecurityOptions(daemon, &options);
-  daemon
-      ->add_option("--lease-ms", options.coordinator.lease_ms,
-                   "How long a lease of a task lasts without a heartbeat")
-      ->check(CLI::Range(100, 86'400'000));
-  daemon
-      ->add_option("--heartbeat-ms", options.coordinator.heartbeat_ms,
-                   "How often agents send heartbeats")
-      ->check(CLI::Range(50, 60'000));
-  daemon
-      ->add_option("--agent-timeout-ms", options.coordinator.agent_timeout_ms,
-                   "How long a silent agent stays online")
-      ->check(CLI::Range(100, 86'400'000));
-  daemon
-      ->add_option("--poll-after-ms", options.coordinator.poll_after_ms,
-                   "How long an idle device waits before it asks for work")
-      ->check(CLI::Range(10, 60'000));
-  daemon
-      ->add_option("--report-after-ms", options.coordinator.report_after_ms,
-                   "How often the ranks of jobs report step times")
-      ->check(CLI::Range(10, 60'000));
-  daemon
-      ->add_option("--job-timeout-ms", options.coordinator.job_timeout_ms,
-                   "How long a silent job stays running")
-      ->check(CLI::Range(100, 86'400'000));
+  const auto add_time = [&](const char* flag, auto* ms, const char* help,
+                            int least, int most) {
+    daemon->add_option(flag, *ms, help)->check(CLI::Range(least, most));
+  };
+  CoordinatorOptions& served = options.coordinator;
+  constexpr int kDay = 86'400'000;
+  add_time("--lease-ms", &served.lease_ms,
+           "How long a lease of a task lasts without a heartbeat", 100, kDay);
+  add_time("--heartbeat-ms", &served.heartbeat_ms,
+           "How often agents send heartbeats", 50, 60'000);
+  add_time("--agent-timeout-ms", &served.agent_timeout_ms,
+           "How long a silent agent stays online", 100, kDay);
+  add_time("--poll-after-ms", &served.poll_after_ms,
+           "How long an idle device waits before it asks for work", 10, 60'000);
+  add_time("--report-after-ms", &served.report_after_ms,
+           "How often the ranks of jobs report step times", 10, 60'000);
+  add_time("--job-timeout-ms", &served.job_timeout_ms,
+           "How long a silent job stays running", 100, kDay);
   daemon
       ->add_option("--drift-tolerance", options.coordinator.drift_tolerance,
                    "Relative change of step time that counts as drift")
       ->check(NumberIn(0, 1000));
   AddRetentionOptions(daemon, &options.coordinator.keep);
-  daemon
-      ->add_option_function<std::string>(
-          "--measure-workspace",
-          [this](const std::string& text) {
-            const Result<Bytes> bytes = ParseBytes(text);
-            if (!bytes) {
-              throw CLI::ValidationError("--measure-workspace",
-                                         bytes.error().message);
-            }
-            options.coordinator.measure_workspace = *bytes;
-          },
-          "Measure algorithms up to this workspace, or up to a request's "
-          "larger limit")
+  const auto read_workspace = [this](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(options.coordinator.measure_workspace,
+                            ParseBytes(text));
+    return {};
+  };
+  AddReadOption(daemon, "--measure-workspace", read_workspace,
+                "Measure algorithms up to this workspace, or up to a request's "
+                "larger limit")
       ->option_text("SIZE")
       ->default_str(FormatBytes(options.coordinator.measure_workspace));
   daemon
@@ -473,20 +457,8 @@ Status Run(CommandLine& line, int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  if (AnswerCompletion(CommandLine().app, argc, argv)) return 0;
-  std::unique_ptr<CommandLine> line;
-  Status status;
-  try {
-    status = ParseOverConfig(argc, argv, &line);
-  } catch (const CLI::ParseError& error) {
-    return EndParsing(line->app, error, argc, argv);
-  }
-  if (status) status = Run(*line, argc, argv);
-  if (!status) {
-    std::fprintf(stderr, "ucudnn-coord: %s\n", status.error().message.c_str());
-    return status.error().code == Code::kInvalidArgument ? 2 : 1;
-  }
-  return 0;
+  return RunDaemon<CommandLine>(
+      argc, argv, [&](CommandLine& line) { return Run(line, argc, argv); });
 }
 
 }  // namespace

@@ -97,18 +97,11 @@ MetricFamily Gauge(
   family.type = MetricType::Gauge;
   for (const auto& [value_of_label, value] : values) {
     ClientMetric metric;
-    if (!label.empty()) {
-      metric.label.push_back({label, value_of_label});
-    }
+    metric.label.push_back({label, value_of_label});
     metric.gauge.value = static_cast<double>(value);
     family.metric.push_back(std::move(metric));
   }
   return family;
-}
-
-MetricFamily Counter(std::string name, std::string help, std::int64_t value) {
-  return Single(std::move(name), std::move(help), MetricType::Counter,
-                static_cast<double>(value));
 }
 
 MetricFamily BuildInfo(const v1::StatusResponse& status) {
@@ -212,18 +205,24 @@ std::string Metrics::Text(
               "those that callers showed, by role",
               "role", {until.begin(), until.end()}));
   }
-  families.push_back(
-      Single("ucudnn_status_age_seconds",
-             "How long ago the database told the numbers of agents, devices, "
-             "networks, tasks and jobs",
-             MetricType::Gauge, std::chrono::duration<double>(age).count()));
-  families.push_back(Gauge("ucudnn_agents_online", "Agents that are online", "",
-                           {{"", status.agents_online()}}));
-  families.push_back(Gauge("ucudnn_devices_online",
-                           "Devices of agents that are online", "",
-                           {{"", status.devices_online()}}));
-  families.push_back(Gauge("ucudnn_networks", "Registered networks", "",
-                           {{"", status.networks()}}));
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    families.push_back(
+        Single(name, help, MetricType::Gauge, static_cast<double>(value)));
+  };
+  const auto counter = [&](const char* name, const char* help,
+                           std::int64_t value) {
+    families.push_back(
+        Single(name, help, MetricType::Counter, static_cast<double>(value)));
+  };
+  gauge("ucudnn_status_age_seconds",
+        "How long ago the database told the numbers of agents, devices, "
+        "networks, tasks and jobs",
+        std::chrono::duration<double>(age).count());
+  gauge("ucudnn_agents_online", "Agents that are online",
+        status.agents_online());
+  gauge("ucudnn_devices_online", "Devices of agents that are online",
+        status.devices_online());
+  gauge("ucudnn_networks", "Registered networks", status.networks());
   families.push_back(Gauge("ucudnn_tasks", "Benchmark tasks, by state", "state",
                            {{"pending", status.tasks_pending()},
                             {"running", status.tasks_running()},
@@ -235,32 +234,25 @@ std::string Metrics::Text(
                             {"finished", status.jobs_finished()},
                             {"lost", status.jobs_lost()}}));
   const JobGauges jobs = activity.jobs();
-  families.push_back(Gauge("ucudnn_jobs_drifting",
-                           "Running jobs whose steps drift", "",
-                           {{"", jobs.drifting}}));
-  families.push_back(Gauge("ucudnn_ranks_silent",
-                           "Silent ranks of running jobs", "",
-                           {{"", jobs.silent_ranks}}));
-  families.push_back(Gauge("ucudnn_revisions_awaiting",
-                           "Proposed plans that await acceptance", "",
-                           {{"", jobs.proposals}}));
-  families.push_back(Gauge("ucudnn_jobs_with_idle_devices",
-                           "Running jobs that would gain by idle devices on "
-                           "their nodes, if started again with them",
-                           "", {{"", jobs.with_idle_devices}}));
+  gauge("ucudnn_jobs_drifting", "Running jobs whose steps drift",
+        jobs.drifting);
+  gauge("ucudnn_ranks_silent", "Silent ranks of running jobs",
+        jobs.silent_ranks);
+  gauge("ucudnn_revisions_awaiting", "Proposed plans that await acceptance",
+        jobs.proposals);
+  gauge("ucudnn_jobs_with_idle_devices",
+        "Running jobs that would gain by idle devices on their nodes, if "
+        "started again with them",
+        jobs.with_idle_devices);
   families.push_back(Ratios(jobs));
-  families.push_back(Counter("ucudnn_agents_lost_total",
-                             "Agents found silent by this coordinator",
-                             activity.agents_lost));
-  families.push_back(Counter("ucudnn_jobs_lost_total",
-                             "Jobs found silent by this coordinator",
-                             activity.jobs_lost));
-  families.push_back(Counter("ucudnn_steps_reported_total",
-                             "Steps reported to this coordinator",
-                             activity.steps_reported));
-  families.push_back(Counter("ucudnn_revisions_proposed_total",
-                             "Plans proposed by this coordinator",
-                             activity.revisions_proposed));
+  counter("ucudnn_agents_lost_total", "Agents found silent by this coordinator",
+          activity.agents_lost);
+  counter("ucudnn_jobs_lost_total", "Jobs found silent by this coordinator",
+          activity.jobs_lost);
+  counter("ucudnn_steps_reported_total", "Steps reported to this coordinator",
+          activity.steps_reported);
+  counter("ucudnn_revisions_proposed_total",
+          "Plans proposed by this coordinator", activity.revisions_proposed);
   families.push_back(BuildInfo(status));
   for (MetricFamily& family : ProcessMetrics()) {
     families.push_back(std::move(family));

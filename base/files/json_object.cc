@@ -1,5 +1,9 @@
 #include "base/files/json_object.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -70,7 +74,7 @@ bool IsWhole(const Json& value, std::int64_t min, std::int64_t max) {
 
 JsonObject::JsonObject(const Json& object, std::string path)
     : object_(object), path_(std::move(path)) {
-  if (!object_.is_object()) Refuse("", &object_, "an object");
+  if (!object_.is_object()) Refuse("", "an object");
 }
 
 std::string JsonObject::Path(std::string_view key) const {
@@ -78,15 +82,34 @@ std::string JsonObject::Path(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 
-const Json* JsonObject::Find(const char* key) const {
+const Json* JsonObject::Find(const char* key) {
+  asked_.emplace_back(key);
   if (!status_) return nullptr;
   const auto field = object_.find(key);
   return field == object_.end() || field->is_null() ? nullptr : &*field;
 }
 
-void JsonObject::Refuse(std::string_view key, const Json* value,
-                        std::string_view accepted) {
-  status_ = Refusal(Path(key), value, accepted);
+void JsonObject::Refuse(const char* key, std::string_view accepted) {
+  const Json* value = *key == '\0' ? &object_ : Find(key);
+  if (status_) status_ = Refusal(Path(key), value, accepted);
+}
+
+void JsonObject::Require(Status status) {
+  if (!status_ || status) return;
+  status_ = path_.empty() ? status : Within(path_, std::move(status).error());
+}
+
+void JsonObject::RefuseOthers() {
+  if (!object_.is_object()) return;
+  std::ranges::sort(asked_);
+  asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+  for (const auto& [name, value] : object_.items()) {
+    if (std::ranges::binary_search(asked_, name)) continue;
+    status_ = {};
+    return Require(Fail(Code::kInvalidArgument,
+                        "unknown field '{}'; accepted: {}", Excerpt(name),
+                        fmt::join(asked_, ", ")));
+  }
 }
 
 tl::unexpected<Error> JsonObject::Refusal(std::string_view path,
@@ -101,7 +124,7 @@ void JsonObject::Read(const char* key, std::int64_t* value) {
   if (!status_) return;
   using Limits = std::numeric_limits<std::int64_t>;
   if (field == nullptr || !IsWhole(*field, Limits::min(), Limits::max())) {
-    return Refuse(key, field, "a whole number of 64 bits");
+    return Refuse(key, "a whole number of 64 bits");
   }
   *value = field->get<std::int64_t>();
 }
@@ -111,8 +134,7 @@ void JsonObject::Read(const char* key, std::int64_t min, std::int64_t max,
   const Json* field = Find(key);
   if (!status_) return;
   if (field == nullptr || !IsWhole(*field, min, max)) {
-    return Refuse(key, field,
-                  fmt::format("a whole number from {} to {}", min, max));
+    return Refuse(key, fmt::format("a whole number from {} to {}", min, max));
   }
   *value = field->get<std::int64_t>();
 }
@@ -121,7 +143,7 @@ void JsonObject::Read(const char* key, double* value) {
   const Json* field = Find(key);
   if (!status_) return;
   if (field == nullptr || !field->is_number()) {
-    return Refuse(key, field, "a number");
+    return Refuse(key, "a number");
   }
   *value = field->get<double>();
 }
@@ -136,14 +158,14 @@ void JsonObject::Read(const char* key, double min, double max, double* value) {
       return;
     }
   }
-  Refuse(key, field, fmt::format("a number from {:g} to {:g}", min, max));
+  Refuse(key, fmt::format("a number from {:g} to {:g}", min, max));
 }
 
 void JsonObject::Read(const char* key, bool* value) {
   const Json* field = Find(key);
   if (!status_) return;
   if (field == nullptr || !field->is_boolean()) {
-    return Refuse(key, field, "true or false");
+    return Refuse(key, "true or false");
   }
   *value = field->get<bool>();
 }
@@ -152,7 +174,7 @@ void JsonObject::Read(const char* key, std::string* text) {
   const Json* field = Find(key);
   if (!status_) return;
   if (field == nullptr || !field->is_string()) {
-    return Refuse(key, field, "text");
+    return Refuse(key, "text");
   }
   *text = field->get_ref<const std::string&>();
 }
@@ -199,7 +221,14 @@ void JsonObject::Read(const char* key, Nanoseconds* time) {
       return;
     }
   }
-  Refuse(key, field, "a number of microseconds from 0 to 146 years");
+  Refuse(key, "a number of microseconds from 0 to 146 years");
+}
+
+void JsonObject::Read(const char* key, Nanoseconds min, Nanoseconds max,
+                      Nanoseconds* time) {
+  double us = 0;
+  Read(key, Microseconds(min), Microseconds(max), &us);
+  *time = Nanoseconds(std::llround(us * 1e3));
 }
 
 Result<Json> ParseJson(std::string_view text) {

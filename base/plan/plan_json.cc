@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/files/file.h"
 #include "base/files/json_object.h"
 
 namespace ucudnn {
@@ -20,9 +21,8 @@ Json OptionalTime(const std::optional<Nanoseconds>& time) {
   return time ? Json(Microseconds(*time)) : Json(nullptr);
 }
 
-Status ReadMicroBatch(const Json& json, std::string path, Precision precision,
-                      MicroBatch* micro) {
-  JsonObject object(json, std::move(path));
+void ReadMicroBatch(JsonObject& object, Precision precision,
+                    MicroBatch* micro) {
   object.Read("batch", &micro->batch);
   object.Read("count", &micro->count);
   object.Read("algorithm", &micro->algorithm.name);
@@ -31,11 +31,9 @@ Status ReadMicroBatch(const Json& json, std::string path, Precision precision,
   object.ReadOptional("precision", ParsePrecision, &micro->algorithm.precision);
   object.Read("time_us", &micro->time);
   object.Read("workspace_bytes", &micro->workspace);
-  return object.status();
 }
 
-Status ReadKernel(const Json& json, std::string path, KernelPlan* kernel) {
-  JsonObject object(json, std::move(path));
+void ReadKernel(JsonObject& object, KernelPlan* kernel) {
   object.Read("layer", &kernel->layer);
   object.Read("op", ParseConvOp, &kernel->op);
   object.Read("precision", ParsePrecision, &kernel->precision);
@@ -45,16 +43,15 @@ Status ReadKernel(const Json& json, std::string path, KernelPlan* kernel) {
   object.ReadOptional("undivided_time_us", &kernel->undivided_time);
   object.Read("workspace_bytes", &kernel->workspace);
   object.ReadOptional("offset_bytes", &kernel->offset);
-  object.ReadEach("micro_batches", [&](const Json& micro, std::string at) {
-    return ReadMicroBatch(micro, std::move(at), kernel->precision,
-                          &kernel->micro_batches.emplace_back());
-  });
-  return object.status();
+  object.ReadEach(
+      "micro_batches",
+      [&](JsonObject& inner, MicroBatch* micro) {
+        ReadMicroBatch(inner, kernel->precision, micro);
+      },
+      &kernel->micro_batches);
 }
 
-Status ReadWorkspacePlan(const Json& json, std::string path,
-                         WorkspacePlan* plan) {
-  JsonObject object(json, std::move(path));
+void ReadWorkspacePlan(JsonObject& object, WorkspacePlan* plan) {
   object.Read("batch", &plan->batch);
   object.Read("workspace_limit_bytes", &plan->workspace_limit);
   object.Read("total_time_us", &plan->total_time);
@@ -64,10 +61,7 @@ Status ReadWorkspacePlan(const Json& json, std::string path,
   object.ReadOptional("undivided_time_us", &plan->undivided_time);
   object.Read("total_workspace_bytes", &plan->total_workspace);
   object.ReadOptional("concurrency", &plan->concurrency);
-  object.ReadEach("kernels", [&](const Json& kernel, std::string at) {
-    return ReadKernel(kernel, std::move(at), &plan->kernels.emplace_back());
-  });
-  return object.status();
+  object.ReadEach("kernels", ReadKernel, &plan->kernels);
 }
 
 Status ReadBudget(const Json& json, std::string path, Bytes* budget) {
@@ -78,8 +72,7 @@ Status ReadBudget(const Json& json, std::string path, Bytes* budget) {
   return {};
 }
 
-Status ReadMemory(const Json& json, std::string path, JobMemory* memory) {
-  JsonObject object(json, std::move(path));
+void ReadMemory(JsonObject& object, JobMemory* memory) {
   Bytes all;
   object.ReadOptional("budget_bytes", &all);
   std::vector<Bytes> each;
@@ -94,20 +87,15 @@ Status ReadMemory(const Json& json, std::string path, JobMemory* memory) {
   object.ReadOptional("recompute", &memory->recompute);
   object.ReadOptional("offload_weights", &memory->offload_weights);
   object.ReadOptional("momentum", &memory->momentum);
-  UCUDNN_RETURN_IF_ERROR(object.status());
-  return SetBudgets(all, std::move(each), memory);
+  if (object.status()) object.Require(SetBudgets(all, std::move(each), memory));
 }
 
-Status ReadRankMemory(const Json& json, std::string path, RankMemory* memory) {
-  JsonObject object(json, std::move(path));
+void ReadRankMemory(JsonObject& object, RankMemory* memory) {
   object.Read("budget_bytes", &memory->budget);
   object.Read("peak_bytes", &memory->peak);
-  return object.status();
 }
 
-Status ReadMemoryPlan(const Json& json, std::string path,
-                      DeviceMemoryPlan* plan) {
-  JsonObject object(json, std::move(path));
+void ReadMemoryPlan(JsonObject& object, DeviceMemoryPlan* plan) {
   object.Read("device_kind", &plan->device_kind);
   object.Read("batch", &plan->batch);
   object.ReadOptional("budget_bytes", &plan->budget);
@@ -115,11 +103,9 @@ Status ReadMemoryPlan(const Json& json, std::string path,
     plan->plan = body.dump();
     return Status();
   });
-  return object.status();
 }
 
-Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
-  JsonObject object(json, std::move(path));
+void ReadRequest(JsonObject& object, JobRequest* request) {
   object.ReadOptional("step", &request->step);
   if (request->step.empty() || object.Has("network")) {
     object.Read("network", &request->network);
@@ -142,45 +128,38 @@ Status ReadRequest(const Json& json, std::string path, JobRequest* request) {
         static_cast<std::int32_t>(std::min(rank, std::size_t{kMaxRanks})));
   }
   if (object.Has("memory")) {
-    object.ReadInside("memory", [&](const Json& memory, std::string at) {
-      return ReadMemory(memory, std::move(at), &request->memory.emplace());
-    });
+    object.ReadInside("memory", ReadMemory, &request->memory.emplace());
   }
-  return object.status();
 }
 
-Status ReadRank(const Json& json, std::string path,
-                std::vector<RankPlan>* ranks) {
-  JsonObject object(json, std::move(path));
-  auto number = std::ssize(*ranks);
-  const auto expected = number;
+// `rank` is the last of `ranks`.
+void ReadRank(JsonObject& object, const std::vector<RankPlan>& ranks,
+              RankPlan* rank) {
+  const std::int64_t expected = std::ssize(ranks) - 1;
+  std::int64_t number = expected;
   object.ReadOptional("rank", &number);
   if (number != expected) {
-    object.Refuse("rank", &json["rank"],
+    object.Refuse("rank",
                   fmt::format("{}, as ranks are listed from 0 on,", expected));
   }
-  RankPlan& rank = ranks->emplace_back();
-  object.Read("device_kind", &rank.device_kind);
-  object.Read("batch", &rank.batch);
-  object.Read("weight", &rank.weight);
+  object.Read("device_kind", &rank->device_kind);
+  object.Read("batch", &rank->batch);
+  object.Read("weight", &rank->weight);
   if (object.Has(kWorkspaceOf)) {
     std::int64_t of = 0;
     object.Read(kWorkspaceOf, 0, expected - 1, &of);
-    rank.workspace = (*ranks)[static_cast<std::size_t>(of)].workspace;
-  } else if (rank.batch != BatchSize(0) || object.Has("workspace")) {
+    if (object.status()) {
+      rank->workspace = ranks[static_cast<std::size_t>(of)].workspace;
+    }
+  } else if (rank->batch != BatchSize(0) || object.Has("workspace")) {
     WorkspacePlan workspace;
-    object.ReadInside("workspace", [&](const Json& plan, std::string at) {
-      return ReadWorkspacePlan(plan, std::move(at), &workspace);
-    });
-    rank.workspace = std::move(workspace);
+    object.ReadInside("workspace", ReadWorkspacePlan, &workspace);
+    rank->workspace = std::move(workspace);
   }
-  object.ReadOptional("reason", &rank.reason);
+  object.ReadOptional("reason", &rank->reason);
   if (object.Has("memory")) {
-    object.ReadInside("memory", [&](const Json& memory, std::string at) {
-      return ReadRankMemory(memory, std::move(at), &rank.memory.emplace());
-    });
+    object.ReadInside("memory", ReadRankMemory, &rank->memory.emplace());
   }
-  return object.status();
 }
 
 Json ToJson(const KernelPlan& kernel) {
@@ -247,14 +226,18 @@ Json ToJson(const WorkspacePlan& plan) {
 
 Result<WorkspacePlan> WorkspacePlanFromJson(const Json& json) {
   WorkspacePlan plan;
-  UCUDNN_RETURN_IF_ERROR(ReadWorkspacePlan(json, "", &plan));
+  JsonObject object(json, "");
+  ReadWorkspacePlan(object, &plan);
+  UCUDNN_RETURN_IF_ERROR(object.status());
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
   return plan;
 }
 
 Result<JobRequest> JobRequestFromJson(const Json& json) {
   JobRequest request;
-  UCUDNN_RETURN_IF_ERROR(ReadRequest(json, "", &request));
+  JsonObject object(json, "");
+  ReadRequest(object, &request);
+  UCUDNN_RETURN_IF_ERROR(object.status());
   UCUDNN_RETURN_IF_ERROR(Validate(request));
   return request;
 }
@@ -264,9 +247,7 @@ Result<JobPlan> JobPlanFromJson(const Json& json) {
   JsonObject object(json, "");
   object.ReadOptional("id", &plan.id);
   object.ReadOptional("revision", &plan.revision);
-  object.ReadInside("request", [&](const Json& request, std::string at) {
-    return ReadRequest(request, std::move(at), &plan.request);
-  });
+  object.ReadInside("request", ReadRequest, &plan.request);
   object.ReadOptional("network_revision", &plan.network_revision);
   object.ReadOptional("predicted_us", &plan.predicted);
   object.ReadOptional("lower_bound_us", &plan.lower_bound);
@@ -274,16 +255,16 @@ Result<JobPlan> JobPlanFromJson(const Json& json) {
   object.ReadOptional("cut_off", &plan.cut_off);
   object.ReadOptional("undivided_us", &plan.undivided);
   object.ReadOptional("under_load_us", &plan.under_load);
-  object.ReadEach("ranks", [&](const Json& rank, std::string at) {
-    return ReadRank(rank, std::move(at), &plan.ranks);
-  });
+  object.ReadEach(
+      "ranks",
+      [&](JsonObject& inner, RankPlan* rank) {
+        ReadRank(inner, plan.ranks, rank);
+      },
+      &plan.ranks);
   object.ReadOptional("reasons", &plan.reasons);
   object.ReadOptional("created_ms", &plan.created_ms);
   if (object.Has("memory_plans")) {
-    object.ReadEach("memory_plans", [&](const Json& memory, std::string at) {
-      return ReadMemoryPlan(memory, std::move(at),
-                            &plan.memory_plans.emplace_back());
-    });
+    object.ReadEach("memory_plans", ReadMemoryPlan, &plan.memory_plans);
   }
   UCUDNN_RETURN_IF_ERROR(object.status());
   UCUDNN_RETURN_IF_ERROR(Validate(plan));
@@ -297,6 +278,11 @@ Result<WorkspacePlan> ParseWorkspacePlan(std::string_view text,
 
 Result<JobPlan> ParseJobPlan(std::string_view text, std::string_view source) {
   return Parse(text, source, JobPlanFromJson);
+}
+
+Result<JobPlan> ReadPlanFile(const std::string& path) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxPlanFile));
+  return ParseJobPlan(text, path);
 }
 
 }  // namespace ucudnn

@@ -20,11 +20,14 @@
 // 2^51 ns (26 days).
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/plan/job_plan.h"
 #include "base/plan/plan.h"
 #include "base/result.h"
+#include "base/units.h"
 
 namespace ucudnn {
 
@@ -48,6 +51,13 @@ Result<JobRequest> JobRequestFromJson(const nlohmann::ordered_json& json);
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view text,
                                          std::string_view source);
 Result<JobPlan> ParseJobPlan(std::string_view text, std::string_view source);
+
+inline constexpr Bytes kMaxPlanFile = 1_GiB;
+
+// A job's plan on disk: what UCUDNN_PLAN_FILE names and what the cache keeps.
+// Errors of ReadFile (base/files/file.h), with at most kMaxPlanFile, and of
+// ParseJobPlan.
+Result<JobPlan> ReadPlanFile(const std::string& path);
 
 }  // namespace ucudnn
 

@@ -10,11 +10,14 @@
 // The command line and the environment override the file.
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "base/result.h"
+#include "base/service/completion.h"
 #include "base/service/credentials.h"
+#include "base/service/help.h"
 
 namespace ucudnn {
 
@@ -47,6 +50,26 @@ Status ParseOverConfig(int argc, char** argv,
   UCUDNN_RETURN_IF_ERROR(ReadConfigFile(config, *(*line)->daemon));
   (*line)->app.parse(argc, argv);
   return {};
+}
+
+// The main function of a daemon: parses the command line as above, and runs
+// `run(*line)`, which returns a Status. Prints errors to standard error, after
+// the program's name. Returns the exit status: 2 for what is malformed, else 1.
+template <class CommandLine, class Run>
+int RunDaemon(int argc, char** argv, Run run) {
+  if (AnswerCompletion(CommandLine().app, argc, argv)) return 0;
+  std::unique_ptr<CommandLine> line;
+  Status status;
+  try {
+    status = ParseOverConfig(argc, argv, &line);
+  } catch (const CLI::ParseError& error) {
+    return EndParsing(line->app, error, argc, argv);
+  }
+  if (status) status = run(*line);
+  if (status) return 0;
+  std::fprintf(stderr, "%s: %s\n", line->app.get_name().c_str(),
+               status.error().message.c_str());
+  return status.error().code == Code::kInvalidArgument ? 2 : 1;
 }
 
 }  // namespace ucudnn

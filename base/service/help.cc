@@ -153,6 +153,18 @@ void ShowDefaults(CLI::App& app) {
   app.option_defaults()->always_capture_default();
 }
 
+CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
+                           std::function<Status(const std::string&)> read,
+                           const std::string& help) {
+  return command->add_option_function<std::string>(
+      flags,
+      [flags, read = std::move(read)](const std::string& text) {
+        const Status done = read(text);
+        if (!done) throw CLI::ValidationError(flags, done.error().message);
+      },
+      help);
+}
+
 CLI::Validator NumberIn(double least, double most) {
   return CLI::Validator(
       [=](const std::string& text) {

@@ -4,10 +4,13 @@
 // What every program's command line says: defaults in --help, and what a
 // mistyped command or option was meant to be.
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/result.h"
 
 namespace CLI {
 class App;
@@ -24,6 +27,11 @@ void ShowDefaults(CLI::App& app);
 
 // Accepts numbers from `least` to `most`, and unlike CLI::Range no NaN.
 CLI::Validator NumberIn(double least, double most);
+
+// An option whose text `read` takes; its errors are those of the option.
+CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
+                           std::function<Status(const std::string&)> read,
+                           const std::string& help);
 
 // Names the first of the arguments (without the program's name) that is no
 // command or option, and the one most like it: "there is no command 'plns'; did

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -17,43 +16,31 @@ using Json = nlohmann::ordered_json;
 constexpr double kTera = 1e6;  // per microsecond
 constexpr double kGiga = 1e3;
 
-Status CheckFields(const Json& json) {
-  static const std::set<std::string> kKnown = {
-      "name",          "memory_bytes",        "arithmetic_tflops",
-      "loaded_tflops", "memory_gb_per_s",     "launch_us",
-      "d2h_gb_per_s",  "h2d_gb_per_s",        "algorithms",
-      "duplex",        "transfer_latency_us", "both_ways_gb_per_s"};
-  for (const auto& [key, value] : json.items()) {
-    if (kKnown.count(key) > 0) continue;
-    return Fail(Code::kInvalidArgument, "a device model has no field '{}'",
-                Excerpt(key));
-  }
-  return {};
-}
-
 // One number for every precision, or {"FP32":...,"TF32":...,"half":...}.
-ArithmeticRates ReadArithmetic(const Json& json, const char* key,
-                               JsonObject* fields) {
+void ReadArithmetic(JsonObject& fields, const char* key,
+                    ArithmeticRates* rates) {
   constexpr double kMin = 1e-6;
   constexpr double kMax = 1e9;
-  double fp32 = 0;
-  double tf32 = 0;
-  double half = 0;
-  const auto found = json.find(key);
-  if (found != json.end() && found->is_object()) {
-    fields->ReadInside(key, [&](const Json& rates, std::string path) {
-      JsonObject rate(rates, std::move(path));
-      rate.Read("FP32", kMin, kMax, &fp32);
-      tf32 = half = fp32;
-      if (rate.Has("TF32")) rate.Read("TF32", kMin, kMax, &tf32);
-      if (rate.Has("half")) rate.Read("half", kMin, kMax, &half);
-      return rate.status();
-    });
+  const auto read = [&](JsonObject& object, const char* fp32) {
+    object.Read(fp32, kMin, kMax, &rates->fp32);
+    rates->tf32 = rates->half = rates->fp32;
+  };
+  const auto found = fields.json().find(key);
+  if (found != fields.json().end() && found->is_object()) {
+    fields.ReadInside(
+        key,
+        [&](JsonObject& each, ArithmeticRates*) {
+          read(each, "FP32");
+          each.ReadOptional("TF32", kMin, kMax, &rates->tf32);
+          each.ReadOptional("half", kMin, kMax, &rates->half);
+        },
+        rates);
   } else {
-    fields->Read(key, kMin, kMax, &fp32);
-    tf32 = half = fp32;
+    read(fields, key);
   }
-  return {.fp32 = fp32 * kTera, .tf32 = tf32 * kTera, .half = half * kTera};
+  for (double* rate : {&rates->fp32, &rates->tf32, &rates->half}) {
+    *rate *= kTera;
+  }
 }
 
 Json ToJson(const ArithmeticRates& rates) {
@@ -62,12 +49,9 @@ Json ToJson(const ArithmeticRates& rates) {
           {"half", rates.half / kTera}};
 }
 
-Status ReadAlgorithm(const Json& json, std::string path,
-                     ModelledAlgorithm* algorithm) {
-  JsonObject fields(json, std::move(path));
+void ReadAlgorithm(JsonObject& fields, ModelledAlgorithm* algorithm) {
   fields.Read("name", ParsePlainName, &algorithm->name);
   fields.Read("speedup", 1e-3, 1e3, &algorithm->speedup);
-  return fields.status();
 }
 
 }  // namespace
@@ -96,16 +80,15 @@ Json ToJson(const DeviceModel& model) {
 }
 
 Result<DeviceModel> DeviceModelOf(const Json& json) {
-  UCUDNN_RETURN_IF_ERROR(CheckFields(json));
   DeviceModel model;
   JsonObject fields(json, "");
   fields.Read("name", ParsePlainName, &model.name);
   double memory = 0;
   fields.Read("memory_bytes", 0, std::ldexp(1.0, 60), &memory);
   model.memory = Bytes(static_cast<std::int64_t>(memory));
-  model.arithmetic = ReadArithmetic(json, "arithmetic_tflops", &fields);
+  ReadArithmetic(fields, "arithmetic_tflops", &model.arithmetic);
   if (fields.Has("loaded_tflops")) {
-    model.loaded = ReadArithmetic(json, "loaded_tflops", &fields);
+    ReadArithmetic(fields, "loaded_tflops", &model.loaded);
   }
   for (const auto& [key, rate] :
        {std::pair("memory_gb_per_s", &model.memory_rate),
@@ -122,11 +105,9 @@ Result<DeviceModel> DeviceModelOf(const Json& json) {
     model.both_ways_rate *= kGiga;
   }
   if (fields.Has("algorithms")) {
-    fields.ReadEach("algorithms", [&](const Json& item, std::string path) {
-      return ReadAlgorithm(item, std::move(path),
-                           &model.algorithms.emplace_back());
-    });
+    fields.ReadEach("algorithms", ReadAlgorithm, &model.algorithms);
   }
+  fields.RefuseOthers();
   UCUDNN_RETURN_IF_ERROR(fields.status());
   UCUDNN_RETURN_IF_ERROR(Validate(model));
   return model;

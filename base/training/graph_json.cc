@@ -56,100 +56,81 @@ class GraphReader {
     JsonObject object(json, std::move(path));
     object.Read("network", &graph_.network);
     object.Read("precision", ParsePrecision, &graph_.precision);
-    std::int64_t batch = 0;
-    object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-    graph_.batch = BatchSize(batch);
-    object.ReadInside("device", [&](const Json& device, std::string at) {
-      return ReadDevice(device, std::move(at));
-    });
-    object.ReadEach("blocks", [&](const Json& block, std::string at) {
-      return ReadBlock(block, std::move(at));
-    });
-    object.ReadEach("tasks", [&](const Json& task, std::string at) {
-      return ReadTask(task, std::move(at));
-    });
+    object.Read("batch", BatchSize(1), kMaxBatchSize, &graph_.batch);
+    object.ReadInside("device", ReadDevice, &graph_.device);
+    object.ReadEach(
+        "blocks",
+        [&](JsonObject& inner, MemoryBlock* block) { ReadBlock(inner, block); },
+        &graph_.blocks);
+    object.ReadEach(
+        "tasks", [&](JsonObject& inner, Task* task) { ReadTask(inner, task); },
+        &graph_.tasks);
     UCUDNN_RETURN_IF_ERROR(object.status());
     return std::move(graph_);
   }
 
  private:
-  Status ReadDevice(const Json& json, std::string path) {
-    DeviceModel& device = graph_.device;
-    JsonObject object(json, std::move(path));
-    object.ReadOptional("name", ParsePlainName, &device.name);
-    std::int64_t memory = 0;
-    if (object.Has("memory_bytes")) {
-      object.Read("memory_bytes", 0, kMaxCount, &memory);
-    }
-    device.memory = Bytes(memory);
+  static void ReadDevice(JsonObject& object, DeviceModel* device) {
+    object.ReadOptional("name", ParsePlainName, &device->name);
+    device->memory = Bytes(0);
+    object.ReadOptional("memory_bytes", Bytes(0), Bytes(kMaxCount),
+                        &device->memory);
     // As Validate accepts them.
-    object.Read("d2h_bytes_per_us", 1e-3, 1e15, &device.d2h_rate);
-    object.Read("h2d_bytes_per_us", 1e-3, 1e15, &device.h2d_rate);
-    double latency = 0;
-    if (object.Has("transfer_latency_us")) {
-      object.Read("transfer_latency_us", 0, 3.6e9, &latency);
-    }
-    UCUDNN_ASSIGN_OR_RETURN(device.transfer_latency, FromMicroseconds(latency));
-    object.ReadOptional("duplex", &device.duplex);
-    return object.status();
+    object.Read("d2h_bytes_per_us", 1e-3, 1e15, &device->d2h_rate);
+    object.Read("h2d_bytes_per_us", 1e-3, 1e15, &device->h2d_rate);
+    device->transfer_latency = Nanoseconds(0);
+    object.ReadOptional("transfer_latency_us", Nanoseconds(0),
+                        std::chrono::hours(1), &device->transfer_latency);
+    object.ReadOptional("duplex", &device->duplex);
   }
 
-  Status ReadBlock(const Json& json, std::string path) {
-    MemoryBlock& block = graph_.blocks.emplace_back();
-    JsonObject object(json, std::move(path));
-    object.Read("name", ParsePlainName, &block.name);
-    object.Read("kind", ParseBlockKind, &block.kind);
-    std::int64_t fixed = 0;
-    std::int64_t per_image = 0;
-    if (object.Has("bytes")) object.Read("bytes", 0, kMaxCount, &fixed);
-    if (object.Has("bytes_per_image")) {
-      object.Read("bytes_per_image", 0, kMaxCount, &per_image);
-    }
-    block.bytes = Bytes(fixed);
-    block.bytes_per_image = Bytes(per_image);
-    object.ReadOptional("persistent", &block.persistent);
-    UCUDNN_RETURN_IF_ERROR(object.status());
-    if (!blocks_.emplace(block.name, blocks_.size()).second) {
-      object.Refuse("name", &json["name"], "a name that no other block has");
+  void ReadBlock(JsonObject& object, MemoryBlock* block) {
+    object.Read("name", ParsePlainName, &block->name);
+    object.Read("kind", ParseBlockKind, &block->kind);
+    object.ReadOptional("bytes", Bytes(0), Bytes(kMaxCount), &block->bytes);
+    object.ReadOptional("bytes_per_image", Bytes(0), Bytes(kMaxCount),
+                        &block->bytes_per_image);
+    object.ReadOptional("persistent", &block->persistent);
+    if (!object.status()) return;
+    if (!blocks_.emplace(block->name, blocks_.size()).second) {
+      object.Refuse("name", "a name that no other block has");
     }
     std::int64_t size = 0;
-    if (__builtin_mul_overflow(per_image, graph_.batch.count(), &size) ||
-        __builtin_add_overflow(size, fixed, &size) || size > kMaxCount - sum_) {
-      object.Refuse("", &json, "a size that keeps the sum below 2^62 bytes");
+    if (__builtin_mul_overflow(block->bytes_per_image.count(),
+                               graph_.batch.count(), &size) ||
+        __builtin_add_overflow(size, block->bytes.count(), &size) ||
+        size > kMaxCount - sum_) {
+      object.Refuse("", "a size that keeps the sum below 2^62 bytes");
     } else {
       sum_ += size;
     }
-    return object.status();
   }
 
-  Status ReadTask(const Json& json, std::string path) {
-    Task& task = graph_.tasks.emplace_back();
-    JsonObject object(json, std::move(path));
-    object.Read("name", ParsePlainName, &task.name);
-    object.Read("kind", ParseTaskKind, &task.kind);
-    ReadBlocks("reads", &object, &task.reads);
-    ReadBlocks("writes", &object, &task.writes);
-    object.ReadOptional("recomputable", &task.recomputable);
-    object.ReadOptional("problem", ParseConvProblem, &task.work.conv);
-    std::string layer(NodeOf(task));
+  void ReadTask(JsonObject& object, Task* task) {
+    object.Read("name", ParsePlainName, &task->name);
+    object.Read("kind", ParseTaskKind, &task->kind);
+    ReadBlocks(object, "reads", &task->reads);
+    ReadBlocks(object, "writes", &task->writes);
+    object.ReadOptional("recomputable", &task->recomputable);
+    object.ReadOptional("problem", ParseConvProblem, &task->work.conv);
+    std::string layer(NodeOf(*task));
     object.ReadOptional("layer", ParsePlainName, &layer);
     std::string op_type;
     object.ReadOptional("operator", ParsePlainName, &op_type);
-    UCUDNN_RETURN_IF_ERROR(object.status());
-    if (!task_names_.insert(task.name).second) {
-      object.Refuse("name", &json["name"], "a name that no other task has");
+    if (!object.status()) return;
+    if (!task_names_.insert(task->name).second) {
+      object.Refuse("name", "a name that no other task has");
     }
     const auto [place, first] = layers_.emplace(layer, layers_.size());
     if (first) graph_.layers.push_back({layer, op_type});
-    task.layer = place->second;
-    ReadCosts(json, &object, &task);
-    return object.status();
+    task->layer = place->second;
+    ReadCosts(object, task);
   }
 
-  void ReadBlocks(const char* key, JsonObject* object,
+  void ReadBlocks(JsonObject& object, const char* key,
                   std::vector<std::size_t>* blocks) const {
     std::set<std::size_t> seen;
-    object->ReadEach(key, [&](const Json& json, std::string at) -> Status {
+    object.ReadEach(key, [&](const Json& json, std::string at) -> Status {
       const auto found = json.is_string()
                              ? blocks_.find(json.get<std::string>())
                              : blocks_.end();
@@ -164,22 +145,23 @@ class GraphReader {
     });
   }
 
-  static void ReadCosts(const Json& json, JsonObject* object, Task* task) {
+  static void ReadCosts(JsonObject& object, Task* task) {
     bool any_batch = false;
     std::set<std::pair<BatchSize, std::string>> ways;
-    object->ReadEach("costs", [&](const Json& cost, std::string at) -> Status {
-      MeasuredPoint& point = task->work.measured.emplace_back();
-      UCUDNN_RETURN_IF_ERROR(ReadCost(cost, at, &point));
-      any_batch = any_batch || point.batch == BatchSize(0);
-      if (ways.emplace(point.batch, point.algorithm.name).second) return {};
-      return JsonObject::Refusal(at, &cost, "another batch or algorithm");
-    });
-    if (!object->status()) return;
     std::vector<MeasuredPoint>& measured = task->work.measured;
+    const auto read = [&](JsonObject& cost, MeasuredPoint* point) {
+      ReadCost(cost, point);
+      any_batch = any_batch || point->batch == BatchSize(0);
+      if (!ways.emplace(point->batch, point->algorithm.name).second) {
+        cost.Refuse("", "another batch or algorithm");
+      }
+    };
+    object.ReadEach("costs", read, &measured);
+    if (!object.status()) return;
     if (measured.empty() || (any_batch && measured.size() > 1)) {
-      return object->Refuse("costs", &json["costs"],
-                            "one without a batch, or one for each batch that "
-                            "the task can run on,");
+      return object.Refuse("costs",
+                           "one without a batch, or one for each batch that "
+                           "the task can run on,");
     }
     if (!any_batch) return;
     task->work.fixed = measured[0].time;
@@ -187,30 +169,18 @@ class GraphReader {
   }
 
   // A batch of 0 if the cost holds for any batch.
-  static Status ReadCost(const Json& json, std::string path,
-                         MeasuredPoint* point) {
-    JsonObject object(json, std::move(path));
+  static void ReadCost(JsonObject& object, MeasuredPoint* point) {
     object.Read("time_us", &point->time);
-    if (object.Has("batch")) {
-      std::int64_t batch = 0;
-      object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-      point->batch = BatchSize(batch);
-    }
+    object.ReadOptional("batch", BatchSize(1), kMaxBatchSize, &point->batch);
     object.ReadOptional("algorithm", ParsePlainName, &point->algorithm.name);
-    std::int64_t workspace = 0;
-    if (object.Has("workspace_bytes")) {
-      object.Read("workspace_bytes", 0, kMaxCount, &workspace);
-    }
-    point->workspace = Bytes(workspace);
-    if (workspace > 0 && point->algorithm.name.empty()) {
-      object.Refuse("workspace_bytes", &json["workspace_bytes"],
-                    "0, where no algorithm is named,");
+    object.ReadOptional("workspace_bytes", Bytes(0), Bytes(kMaxCount),
+                        &point->workspace);
+    if (point->workspace > Bytes(0) && point->algorithm.name.empty()) {
+      object.Refuse("workspace_bytes", "0, where no algorithm is named,");
     }
     if (point->batch == BatchSize(0) && !point->algorithm.name.empty()) {
-      object.Refuse("algorithm", &json["algorithm"],
-                    "none, where there is no batch,");
+      object.Refuse("algorithm", "none, where there is no batch,");
     }
-    return object.status();
   }
 
   TrainingGraph graph_;

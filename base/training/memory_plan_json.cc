@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The end of a range fits into 63 bits.
-constexpr std::int64_t kMaxOffset = std::int64_t{1} << 61;
+constexpr Bytes kMaxOffset{std::int64_t{1} << 61};
 
 Result<EventOp> ParseEventOp(std::string_view text) {
   return ParseName(text, kEventOps, "what an event does");
@@ -97,27 +97,26 @@ class JsonReader {
   Result<MemoryPlan> Read(const Json& json, std::string path) const {
     MemoryPlan plan;
     JsonObject object(json, std::move(path));
-    ReadSubject(json, &object);
+    ReadSubject(object);
     object.Read("policy", ParsePlainName, &plan.policy);
     object.ReadOptional("choice", ParsePlainName, &plan.choice);
-    std::int64_t sub_batch = 0;
-    object.Read("sub_batch", 1, graph_.batch.count(), &sub_batch);
-    plan.sub_batch = BatchSize(sub_batch);
+    object.Read("sub_batch", BatchSize(1), graph_.batch, &plan.sub_batch);
     std::int64_t gpus = plan.gpus;
-    if (object.Has("gpus")) object.Read("gpus", 1, 1 << 16, &gpus);
+    object.ReadOptional("gpus", 1, 1 << 16, &gpus);
     plan.gpus = static_cast<int>(gpus);
-    std::int64_t alignment = plan.alignment.count();
-    if (object.Has("alignment")) {
-      object.Read("alignment", 1, kMaxOffset, &alignment);
-    }
-    plan.alignment = Bytes(alignment);
-    ReadSums(&object, &plan);
-    object.ReadEach("resident", [&](const Json& block, std::string at) {
-      return ReadResident(block, std::move(at), &plan.resident.emplace_back());
-    });
-    object.ReadEach("rounds", [&](const Json& round, std::string at) {
-      return ReadRound(round, std::move(at), &plan.rounds.emplace_back());
-    });
+    object.ReadOptional("alignment", Bytes(1), kMaxOffset, &plan.alignment);
+    ReadSums(object, &plan);
+    object.ReadEach(
+        "resident",
+        [&](JsonObject& block, ResidentBlock* resident) {
+          ReadPlace(block, "block", blocks_, &resident->block);
+          ReadRange(block, &resident->range);
+        },
+        &plan.resident);
+    object.ReadEach(
+        "rounds",
+        [&](JsonObject& inner, MemoryRound* round) { ReadRound(inner, round); },
+        &plan.rounds);
     UCUDNN_RETURN_IF_ERROR(object.status());
     return plan;
   }
@@ -126,31 +125,29 @@ class JsonReader {
   using Places = std::map<std::string, std::size_t, std::less<>>;
 
   // What the plan is about must be the graph.
-  void ReadSubject(const Json& json, JsonObject* object) const {
+  void ReadSubject(JsonObject& object) const {
     bool feasible = true;
-    object->ReadOptional("feasible", &feasible);
-    if (!feasible) object->Refuse("feasible", &json["feasible"], "true");
+    object.ReadOptional("feasible", &feasible);
+    if (!feasible) object.Refuse("feasible", "true");
     std::string network;
     Precision precision = graph_.precision;
     BatchSize batch;
-    object->Read("network", &network);
-    object->Read("precision", ParsePrecision, &precision);
-    object->Read("batch", &batch);
-    if (!object->status()) return;
+    object.Read("network", &network);
+    object.Read("precision", ParsePrecision, &precision);
+    object.Read("batch", &batch);
+    const auto graphs = [](const auto& value) {
+      return fmt::format("{}, the graph's,", value);
+    };
     if (network != graph_.network) {
-      object->Refuse(
-          "network", &json["network"],
-          fmt::format("'{}', the graph's,", Excerpt(graph_.network)));
+      object.Refuse("network", graphs("'" + Excerpt(graph_.network) + "'"));
     } else if (precision != graph_.precision) {
-      object->Refuse("precision", &json["precision"],
-                     fmt::format("{}, the graph's,", Name(graph_.precision)));
+      object.Refuse("precision", graphs(Name(graph_.precision)));
     } else if (batch != graph_.batch) {
-      object->Refuse("batch", &json["batch"],
-                     fmt::format("{}, the graph's,", graph_.batch.count()));
+      object.Refuse("batch", graphs(graph_.batch.count()));
     }
   }
 
-  static void ReadSums(JsonObject* object, MemoryPlan* plan) {
+  static void ReadSums(JsonObject& object, MemoryPlan* plan) {
     for (const auto& [key, bytes] :
          {std::pair("budget_bytes", &plan->budget),
           std::pair("peak_bytes", &plan->peak),
@@ -159,121 +156,81 @@ class JsonReader {
           std::pair("host_bytes", &plan->host),
           std::pair("offloaded_bytes", &plan->offloaded),
           std::pair("prefetched_bytes", &plan->prefetched)}) {
-      std::int64_t count = 0;
-      object->Read(key, 0, kMaxCount, &count);
-      *bytes = Bytes(count);
+      object.Read(key, Bytes(0), Bytes(kMaxCount), bytes);
     }
-    object->Read("time_us", &plan->time);
-    object->Read("stall_us", &plan->stall);
-    object->Read("lower_bound_us", &plan->lower_bound);
-    object->ReadOptional("ideal_time_us", &plan->ideal_time);
-    object->ReadOptional("ideal_bytes", &plan->ideal_bytes);
-    object->ReadOptional("cut_off", &plan->cut_off);
+    object.Read("time_us", &plan->time);
+    object.Read("stall_us", &plan->stall);
+    object.Read("lower_bound_us", &plan->lower_bound);
+    object.ReadOptional("ideal_time_us", &plan->ideal_time);
+    object.ReadOptional("ideal_bytes", &plan->ideal_bytes);
+    object.ReadOptional("cut_off", &plan->cut_off);
   }
 
-  static void ReadRange(JsonObject* object, MemoryRange* range) {
-    for (const auto& [key, bytes] : {std::pair("offset", &range->offset),
-                                     std::pair("bytes", &range->bytes)}) {
-      std::int64_t count = 0;
-      object->Read(key, 0, kMaxOffset, &count);
-      *bytes = Bytes(count);
-    }
+  static void ReadRange(JsonObject& object, MemoryRange* range) {
+    object.Read("offset", Bytes(0), kMaxOffset, &range->offset);
+    object.Read("bytes", Bytes(0), kMaxOffset, &range->bytes);
   }
 
   // The place of what `key` names.
-  static void ReadPlace(const char* key, const Places& places,
-                        std::string_view what, const Json& json,
-                        JsonObject* object, std::size_t* place) {
+  static void ReadPlace(JsonObject& object, const char* key,
+                        const Places& places, std::size_t* place) {
     std::string name;
-    object->Read(key, &name);
-    if (!object->status()) return;
+    object.Read(key, &name);
+    if (!object.status()) return;
     const auto found = places.find(name);
-    if (found == places.end()) return object->Refuse(key, &json[key], what);
+    if (found == places.end()) {
+      return object.Refuse(key, fmt::format("a {} of the graph", key));
+    }
     *place = found->second;
   }
 
-  Status ReadResident(const Json& json, std::string path,
-                      ResidentBlock* resident) const {
-    JsonObject object(json, std::move(path));
-    ReadPlace("block", blocks_, "a block of the graph", json, &object,
-              &resident->block);
-    ReadRange(&object, &resident->range);
-    return object.status();
-  }
-
-  Status ReadRound(const Json& json, std::string path,
-                   MemoryRound* round) const {
-    JsonObject object(json, std::move(path));
-    std::int64_t batch = 0;
-    object.Read("batch", 1, graph_.batch.count(), &batch);
-    round->batch = BatchSize(batch);
-    if (object.Has("count")) {
-      object.Read("count", 1, graph_.batch.count(), &round->count);
-    }
+  void ReadRound(JsonObject& object, MemoryRound* round) const {
+    object.Read("batch", BatchSize(1), graph_.batch, &round->batch);
+    object.ReadOptional("count", 1, graph_.batch.count(), &round->count);
     object.Read("time_us", &round->time);
-    object.ReadEach("events", [&](const Json& event, std::string at) {
-      return ReadEvent(event, std::move(at), &round->events.emplace_back());
-    });
-    return object.status();
+    object.ReadEach(
+        "events",
+        [&](JsonObject& inner, MemoryEvent* event) { ReadEvent(inner, event); },
+        &round->events);
   }
 
-  Status ReadEvent(const Json& json, std::string path,
-                   MemoryEvent* event) const {
-    JsonObject object(json, std::move(path));
+  void ReadEvent(JsonObject& object, MemoryEvent* event) const {
     object.Read("op", ParseEventOp, &event->op);
     object.Read("stream", ParseMemoryStream, &event->stream);
     object.Read("start_us", &event->start);
     if (event->op == EventOp::kCompute) {
-      ReadCompute(json, &object, event);
+      ReadCompute(object, event);
     } else if (event->op != EventOp::kSync) {
-      ReadPlace("block", blocks_, "a block of the graph", json, &object,
-                &event->block);
-      if (event->op == EventOp::kAlloc) ReadRange(&object, &event->range);
+      ReadPlace(object, "block", blocks_, &event->block);
+      if (event->op == EventOp::kAlloc) ReadRange(object, &event->range);
       if (IsTransfer(event->op)) {
-        std::int64_t bytes = 0;
-        object.Read("bytes", 0, kMaxOffset, &bytes);
-        event->range.bytes = Bytes(bytes);
+        object.Read("bytes", Bytes(0), kMaxOffset, &event->range.bytes);
       }
     }
     if (TakesTime(event->op)) {
       object.Read("dur_us", &event->duration);
       if (event->duration > Nanoseconds(kMaxCount) - event->start) {
-        object.Refuse("dur_us", &json["dur_us"],
-                      "an end within 146 years of the round's start");
+        object.Refuse("dur_us", "an end within 146 years of the round's start");
       }
     }
     object.ReadOptional("after", &event->after);
     std::sort(event->after.begin(), event->after.end());
-    return object.status();
   }
 
-  void ReadCompute(const Json& json, JsonObject* object,
-                   MemoryEvent* event) const {
-    ReadPlace("task", tasks_, "a task of the graph", json, object,
-              &event->task);
-    if (object->Has("workspace")) {
-      object->ReadInside("workspace", [&](const Json& range, std::string at) {
-        JsonObject inner(range, std::move(at));
-        ReadRange(&inner, &event->range);
-        return inner.status();
-      });
+  void ReadCompute(JsonObject& object, MemoryEvent* event) const {
+    ReadPlace(object, "task", tasks_, &event->task);
+    if (object.Has("workspace")) {
+      object.ReadInside("workspace", ReadRange, &event->range);
     }
-    if (!object->Has("parts")) return;
-    object->ReadEach("parts", [&](const Json& part, std::string at) {
-      return ReadPart(part, std::move(at), &event->parts.emplace_back());
-    });
+    if (object.Has("parts")) {
+      object.ReadEach("parts", ReadPart, &event->parts);
+    }
   }
 
-  static Status ReadPart(const Json& json, std::string path, TaskPart* part) {
-    JsonObject object(json, std::move(path));
-    std::int64_t batch = 0;
-    object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-    part->batch = BatchSize(batch);
-    if (object.Has("count")) {
-      object.Read("count", 1, kMaxBatchSize.count(), &part->count);
-    }
+  static void ReadPart(JsonObject& object, TaskPart* part) {
+    object.Read("batch", BatchSize(1), kMaxBatchSize, &part->batch);
+    object.ReadOptional("count", 1, kMaxBatchSize.count(), &part->count);
     object.ReadOptional("algorithm", ParsePlainName, &part->algorithm);
-    return object.status();
   }
 
   const TrainingGraph& graph_;

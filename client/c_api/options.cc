@@ -1,7 +1,9 @@
 #include "client/c_api/options.h"
 
-#include <array>
 #include <chrono>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "base/onnx/network_file.h"
 #include "base/onnx/onnx.h"
@@ -25,18 +27,6 @@ Status Take(Result<T> parsed, U* value) {
   return {};
 }
 
-Status TakeMs(const std::string& text, milliseconds* value) {
-  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t ms, ParseInteger(text, 0, kMaxMs));
-  *value = milliseconds(ms);
-  return {};
-}
-
-// Any option of memory plans asks for them.
-JobMemory& Memory(Options* options) {
-  std::optional<JobMemory>& memory = options->session.memory;
-  return memory ? *memory : memory.emplace();
-}
-
 Status ReadNetwork(const std::string& path, SessionOptions* session) {
   UCUDNN_ASSIGN_OR_RETURN(std::string content, ReadNetworkContents(path, {}));
   UCUDNN_ASSIGN_OR_RETURN(
@@ -47,151 +37,103 @@ Status ReadNetwork(const std::string& path, SessionOptions* session) {
   return Take(WithoutWeights(content, path), &session->network_content);
 }
 
-struct Option {
-  std::string_view name;
-  Status (*set)(Options*, const std::string&);
-};
+// Sets an option to the value that a text stands for.
+using Set = std::function<Status(const std::string& text)>;
 
-constexpr std::
-    array
-        kOptions =
-            {
-                Option{"batch",
-                       [](Options* o, const std::string& text) -> Status {
-                         UCUDNN_ASSIGN_OR_RETURN(
-                             const std::int64_t batch,
-                             ParseInteger(text, 1, kMaxBatchSize.count()));
-                         o->session.batch = BatchSize(batch);
-                         return {};
-                       }},
-                Option{"network",
-                       [](Options* o, const std::string& text) -> Status {
-                         o->network_name = text;
-                         return {};
-                       }},
-                Option{"network_file",
-                       [](Options* o, const std::string& text) -> Status {
-                         return ReadNetwork(text, &o->session);
-                       }},
-                Option{"network_csv",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(
-                             ParseNetworkCsv(text, "network", "network_csv"),
-                             &o->session.network);
-                       }},
-                Option{"precision",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParsePrecision(text),
-                                     &o->session.precision);
-                       }},
-                Option{"layout",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseLayout(text), &o->session.layout);
-                       }},
-                Option{"workspace_limit",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseBytes(text),
-                                     &o->session.workspace_limit);
-                       }},
-                Option{"total_workspace",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseBytes(text),
-                                     &o->session.total_workspace);
-                       }},
-                Option{"memory_budget",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseBudgets(text), &Memory(o).budgets);
-                       }},
-                Option{"memory_policy",
-                       [](Options* o, const std::string& text) -> Status {
-                         Memory(o).policy = text;
-                         return {};
-                       }},
-                Option{"recompute",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(internal::ParseSwitch(text),
-                                     &Memory(o).recompute);
-                       }},
-                Option{"offload_weights",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(internal::ParseSwitch(text),
-                                     &Memory(o).offload_weights);
-                       }},
-                Option{"momentum",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(internal::ParseSwitch(text),
-                                     &Memory(o).momentum);
-                       }},
-                Option{"batch_policy",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseBatchPolicy(text),
-                                     &o->session.policy);
-                       }},
-                Option{"max_error",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(ParseMaxError(text),
-                                     &o->session.max_error);
-                       }},
-                Option{"auto_replan",
-                       [](Options* o, const std::string& text) -> Status {
-                         return Take(internal::ParseSwitch(text),
-                                     &o->session.auto_replan);
-                       }},
-                Option{"coordinators",
-                       [](Options* o, const std::string& text) -> Status {
-                         if (!text.empty())
-                           UCUDNN_RETURN_IF_ERROR(CheckCoordinators(text));
-                         o->session.coordinators = text;
-                         return {};
-                       }},
-                Option{"plan_file",
-                       [](Options* o, const std::string& text) -> Status {
-                         o->session.plan_file = text;
-                         return {};
-                       }},
-                Option{"cache_dir",
-                       [](Options* o, const std::string& text) -> Status {
-                         o->session.cache_dir = text;
-                         return {};
-                       }},
-                Option{"job_name",
-                       [](Options* o, const std::string& text) -> Status {
-                         o->session.job_name = text;
-                         return {};
-                       }},
-                Option{"device",
-                       [](Options* o, const std::string& text) -> Status {
-                         UCUDNN_RETURN_IF_ERROR(ParseDeviceRequest(text));
-                         o->device = text;
-                         return {};
-                       }},
-                Option{"ask_within_ms",
-                       [](Options* o, const std::string& text) -> Status {
-                         return TakeMs(text, &o->session.ask_within);
-                       }},
-                Option{"await_measurements_ms",
-                       [](Options* o, const std::string& text) -> Status {
-                         return TakeMs(text, &o->session.await_measurements);
-                       }},
-                Option{"agree_within_ms",
-                       [](Options* o, const std::string& text) -> Status {
-                         return TakeMs(text, &o->session.agree_within);
-                       }},
-};
+template <class Parse, class T>
+Set ToParsed(Parse parse, T* value) {
+  return [=](const std::string& text) { return Take(parse(text), value); };
+}
+
+Set ToMs(milliseconds* value) {
+  return [value](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t ms,
+                            ParseInteger(text, 0, kMaxMs));
+    *value = milliseconds(ms);
+    return {};
+  };
+}
+
+// Any option of memory plans asks for them.
+template <class Parse, class T>
+Set ToMemory(Parse parse, Options* options, T JobMemory::*member) {
+  return [=](const std::string& text) -> Status {
+    T value{};
+    UCUDNN_RETURN_IF_ERROR(Take(parse(text), &value));
+    std::optional<JobMemory>& memory = options->session.memory;
+    if (!memory) memory.emplace();
+    (*memory).*member = std::move(value);
+    return {};
+  };
+}
+
+Result<BatchSize> ParseBatch(std::string_view text) {
+  UCUDNN_ASSIGN_OR_RETURN(const std::int64_t batch,
+                          ParseInteger(text, 1, kMaxBatchSize.count()));
+  return BatchSize(batch);
+}
+
+Result<Network> ParseNetworkText(std::string_view text) {
+  return ParseNetworkCsv(text, "network", "network_csv");
+}
+
+Result<std::string> CheckedDevice(std::string_view text) {
+  UCUDNN_RETURN_IF_ERROR(ParseDeviceRequest(text));
+  return std::string(text);
+}
+
+Result<std::string> CheckedCoordinators(const std::string& text) {
+  if (!text.empty()) UCUDNN_RETURN_IF_ERROR(CheckCoordinators(text));
+  return text;
+}
+
+std::vector<std::pair<std::string_view, Set>> AllOf(Options* o) {
+  SessionOptions& session = o->session;
+  return {
+      {"batch", ToParsed(&ParseBatch, &session.batch)},
+      {"network", ToParsed(&internal::AsIs, &o->network_name)},
+      {"network_file",
+       [&session](const std::string& path) {
+         return ReadNetwork(path, &session);
+       }},
+      {"network_csv", ToParsed(&ParseNetworkText, &session.network)},
+      {"precision", ToParsed(&ParsePrecision, &session.precision)},
+      {"layout", ToParsed(&ParseLayout, &session.layout)},
+      {"workspace_limit", ToParsed(&ParseBytes, &session.workspace_limit)},
+      {"total_workspace", ToParsed(&ParseBytes, &session.total_workspace)},
+      {"memory_budget", ToMemory(&ParseBudgets, o, &JobMemory::budgets)},
+      {"memory_policy", ToMemory(&internal::AsIs, o, &JobMemory::policy)},
+      {"recompute", ToMemory(&internal::ParseSwitch, o, &JobMemory::recompute)},
+      {"offload_weights",
+       ToMemory(&internal::ParseSwitch, o, &JobMemory::offload_weights)},
+      {"momentum", ToMemory(&internal::ParseSwitch, o, &JobMemory::momentum)},
+      {"batch_policy", ToParsed(&ParseBatchPolicy, &session.policy)},
+      {"max_error", ToParsed(&ParseMaxError, &session.max_error)},
+      {"auto_replan", ToParsed(&internal::ParseSwitch, &session.auto_replan)},
+      {"coordinators", ToParsed(&CheckedCoordinators, &session.coordinators)},
+      {"plan_file", ToParsed(&internal::AsIs, &session.plan_file)},
+      {"cache_dir", ToParsed(&internal::AsIs, &session.cache_dir)},
+      {"job_name", ToParsed(&internal::AsIs, &session.job_name)},
+      {"device", ToParsed(&CheckedDevice, &o->device)},
+      {"ask_within_ms", ToMs(&session.ask_within)},
+      {"await_measurements_ms", ToMs(&session.await_measurements)},
+      {"agree_within_ms", ToMs(&session.agree_within)},
+  };
+}
 
 }  // namespace
 
 Status SetOption(Options* options, std::string_view name,
                  const std::string& value) {
   std::string known;
-  for (const Option& option : kOptions) {
-    if (option.name == name) {
-      Status set = option.set(options, value);
+  for (const auto& [option, set] : AllOf(options)) {
+    if (option == name) {
+      Status done = set(value);
       // Some parsers name the option themselves.
-      if (set || set.error().message.starts_with(name)) return set;
-      return Within(name, std::move(set).error());
+      if (done || done.error().message.starts_with(name)) return done;
+      return Within(name, std::move(done).error());
     }
-    known += (known.empty() ? "" : ", ") + std::string(option.name);
+    known += (known.empty() ? "" : ", ") + std::string(option);
   }
   return Fail(Code::kInvalidArgument, "unknown option '{}'; accepted: {}",
               Excerpt(name), known);

@@ -114,8 +114,8 @@ Result<std::unique_ptr<ucudnn_session>> Init(
 }
 
 // Runs `body` on the session and stores its error there.
-template <class Body>
-int Call(ucudnn_session* session, const Body& body) {
+template <class Session, class Body>
+int Call(Session* session, const Body& body) {
   if (session == nullptr) {
     return Guard([] { return Status(IsNull("session")); });
   }
@@ -249,10 +249,7 @@ size_t ucudnn_session_kernels(const ucudnn_session* session) {
 
 int ucudnn_session_kernel(const ucudnn_session* session, size_t index,
                           ucudnn_kernel* kernel) {
-  if (session == nullptr) {
-    return Guard([] { return Status(IsNull("session")); });
-  }
-  return Guard(session->error, [&]() -> Status {
+  return Call(session, [&](const ucudnn::Session&) -> Status {
     if (kernel == nullptr) return IsNull("kernel");
     const ucudnn::KernelPlan* plan = session->kernel(index);
     if (plan == nullptr) {
@@ -275,10 +272,7 @@ int ucudnn_session_kernel(const ucudnn_session* session, size_t index,
 
 int ucudnn_session_micro_batch(const ucudnn_session* session, size_t kernel,
                                size_t index, ucudnn_micro_batch* micro_batch) {
-  if (session == nullptr) {
-    return Guard([] { return Status(IsNull("session")); });
-  }
-  return Guard(session->error, [&]() -> Status {
+  return Call(session, [&](const ucudnn::Session&) -> Status {
     if (micro_batch == nullptr) return IsNull("micro_batch");
     const ucudnn::KernelPlan* plan = session->kernel(kernel);
     if (plan == nullptr || index >= plan->micro_batches.size()) {

@@ -145,6 +145,10 @@ int ExitStatus(const Status& status) {
   }
 }
 
+void OnChosen(CLI::App* command, Chosen* chosen, Chosen body) {
+  command->callback([chosen, body = std::move(body)] { *chosen = body; });
+}
+
 void AddOutputOption(CLI::App* command, OutputFormat* format) {
   static constexpr std::array<std::string_view, 3> kFormats = {"table", "json",
                                                                "yaml"};
@@ -164,16 +168,10 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
       ->default_str("table");
 }
 
-CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
-                           std::function<Status(const std::string&)> read,
+CLI::Option* AddTextOption(CLI::App* command, const std::string& flags,
+                           const std::string& name, std::string* value,
                            const std::string& help) {
-  return command->add_option_function<std::string>(
-      flags,
-      [flags, read = std::move(read)](const std::string& text) {
-        const Status done = read(text);
-        if (!done) throw CLI::ValidationError(flags, done.error().message);
-      },
-      help);
+  return command->add_option(flags, *value, help)->option_text(name);
 }
 
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,

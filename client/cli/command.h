@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/service/help.h"
 #include "base/training/device_model.h"
 #include "base/units.h"
 
@@ -25,6 +26,9 @@ namespace ucudnn::ctl {
 
 // The body of the command that the arguments selected.
 using Chosen = std::function<Status()>;
+
+// Has `body` run if the arguments select the command.
+void OnChosen(CLI::App* command, Chosen* chosen, Chosen body);
 
 // Looks up the measured device model of a kind.
 using ModelOfKind = std::function<Result<DeviceModel>(const std::string& kind)>;
@@ -48,9 +52,9 @@ enum class OutputFormat { kTable, kJson, kYaml };
 // Adds `-o,--output table|json|yaml`.
 void AddOutputOption(CLI::App* command, OutputFormat* format);
 
-// An option whose text `read` takes; its errors are those of the option.
-CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
-                           std::function<Status(const std::string&)> read,
+// An option whose value the help calls `name`.
+CLI::Option* AddTextOption(CLI::App* command, const std::string& flags,
+                           const std::string& name, std::string* value,
                            const std::string& help);
 
 // Adds an option that takes a size such as 8MiB; a malformed size is a parse

@@ -27,10 +27,8 @@ constexpr Bytes kMaxDeviceModel = 1_MiB;
 void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                       MemoryOptions* options) {
   MemoryProblem& problem = options->problem;
-  command
-      ->add_option("--network", options->network,
-                   "An ONNX model, or a chain of convolutions as CSV")
-      ->option_text("FILE")
+  AddTextOption(command, "--network", "FILE", &options->network,
+                "An ONNX model, or a chain of convolutions as CSV")
       ->required();
   AddInputShapeOption(command, &options->problem.shapes);
   AddBatchOption(command, &problem.batch);
@@ -70,21 +68,15 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                    "output, as moDNN counts layers")
       ->option_text("none|paper")
       ->transform(CLI::CheckedTransformer(kFusions));
-  command
-      ->add_option(
-          "--split", problem.split,
-          "Compute the share DEPTH of the convolutions in H x W parts of the "
-          "image, one after the other: another network, see docs/memory.md. "
-          "stochastic: sizes that hold for cuts drawn at random")
-      ->option_text("DEPTH,H,W[,stochastic]");
-  command
-      ->add_option("--profile-network", problem.rows.network,
-                   "Use only this network of the profile")
-      ->option_text("NAME");
-  command
-      ->add_option("--device", problem.rows.device,
-                   "Use only measurements on this device")
-      ->option_text("NAME");
+  AddTextOption(
+      command, "--split", "DEPTH,H,W[,stochastic]", &problem.split,
+      "Compute the share DEPTH of the convolutions in H x W parts of the "
+      "image, one after the other: another network, see docs/memory.md. "
+      "stochastic: sizes that hold for cuts drawn at random");
+  AddTextOption(command, "--profile-network", "NAME", &problem.rows.network,
+                "Use only this network of the profile");
+  AddTextOption(command, "--device", "NAME", &problem.rows.device,
+                "Use only measurements on this device");
   AcceptNames(
       command->add_option("--layout", problem.rows.layout,
                           "Use only measurements in this layout, NCHW or NHWC"),

@@ -68,10 +68,8 @@ void AddMaxErrorOption(CLI::App* command, double* max_error) {
 
 void AddProfileOptions(CLI::App* command, ProfileOptions* options,
                        std::string* network_file) {
-  command
-      ->add_option("--profile", options->profile,
-                   "Measurements, CSV or gzipped CSV")
-      ->option_text("FILE")
+  AddTextOption(command, "--profile", "FILE", &options->profile,
+                "Measurements, CSV or gzipped CSV")
       ->required();
   AddBatchOption(command, &options->batch);
   AddBytesOption(command, "--workspace-limit", &options->workspace_limit,
@@ -80,18 +78,15 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options,
   AddBatchPolicyOption(command, &options->policy);
   ProfileFilter& filter = options->filter;
   if (network_file != nullptr) {
-    command
-        ->add_option("--network", *network_file,
-                     "The network's graph, an ONNX model")
-        ->option_text("FILE")
+    AddTextOption(command, "--network", "FILE", network_file,
+                  "The network's graph, an ONNX model")
         ->required();
   }
   command
       ->add_option(network_file == nullptr ? "--network" : "--profile-network",
                    filter.network, "Only this network of the profile")
       ->option_text("NAME");
-  command->add_option("--layer", filter.layer, "Only this layer")
-      ->option_text("NAME");
+  AddTextOption(command, "--layer", "NAME", &filter.layer, "Only this layer");
   AcceptNames(command->add_option("--op", filter.op,
                                   "Only this operation: forward, "
                                   "backward_data or backward_filter"),
@@ -102,10 +97,8 @@ void AddProfileOptions(CLI::App* command, ProfileOptions* options,
                                   "TRUE_HALF, PSEUDO_HALF or BF16"),
               NamesOf(kPrecisions))
       ->option_text("PRECISION");
-  command
-      ->add_option("--device", filter.device,
-                   "Only measurements of this device")
-      ->option_text("NAME");
+  AddTextOption(command, "--device", "NAME", &filter.device,
+                "Only measurements of this device");
   AcceptNames(command->add_option("--layout", filter.layout,
                                   "The data layout: NCHW or NHWC"),
               NamesOf(kLayouts))

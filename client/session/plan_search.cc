@@ -9,7 +9,7 @@
 
 #include "base/files/file.h"
 #include "base/network.h"
-#include "base/plan/plan_file.h"
+#include "base/plan/plan_json.h"
 #include "client/config/coordinators.h"
 #include "client/session/plan_check.h"
 #include "proto/caller.h"

@@ -1,6 +1,5 @@
 #include "client/solve/allot_jobs.h"
 
-#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -67,23 +66,8 @@ Result<Json> ParseToml(std::string_view text) {
   }
 }
 
-Status CheckFields(const Json& object, const std::string& path,
-                   const std::vector<std::string_view>& known) {
-  if (!object.is_object()) {
-    return JsonObject::Refusal(path, &object, "an object");
-  }
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return Fail(
-          Code::kInvalidArgument, "{}{}unknown field '{}'; accepted: {}", path,
-          path.empty() ? "" : ": ", Excerpt(name), fmt::join(known, ", "));
-    }
-  }
-  return {};
-}
-
 // Names become names of jobs and values of labels and options.
-Status CheckName(const std::string& name, const std::string& path) {
+Result<std::string> ParseJobName(std::string_view name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9');
@@ -93,130 +77,93 @@ Status CheckName(const std::string& name, const std::string& path) {
                     std::all_of(name.begin(), name.end(), [&](char c) {
                       return plain(c) || c == '.' || c == '_' || c == '-';
                     });
-  if (good) return {};
+  if (good) return std::string(name);
   return Fail(Code::kInvalidArgument,
-              "{}: '{}'; up to {} letters, digits, '.', '_' and '-', beginning "
+              "'{}'; up to {} letters, digits, '.', '_' and '-', beginning "
               "and ending with a letter or digit, are accepted",
-              path, Excerpt(name), kMostNameBytes);
+              Excerpt(name), kMostNameBytes);
 }
 
 // A size as text, or bytes as a number.
-void ReadLimit(const Json& json, JsonObject* object, Bytes* limit) {
-  if (json.is_object() && json.contains("workspace_limit") &&
-      json.at("workspace_limit").is_string()) {
-    object->Read("workspace_limit", &ParseBytes, limit);
+void ReadLimit(JsonObject& object, Bytes* limit) {
+  const auto field = object.json().find("workspace_limit");
+  if (field != object.json().end() && field->is_string()) {
+    object.Read("workspace_limit", &ParseBytes, limit);
   } else {
-    object->Read("workspace_limit", limit);
+    object.Read("workspace_limit", limit);
   }
 }
 
-Status ReadTimes(const Json& list, const std::string& path,
-                 std::vector<Nanoseconds>* times) {
-  if (!list.is_array() ||
-      list.size() > static_cast<std::size_t>(kMaxAllotDevices)) {
-    return JsonObject::Refusal(
-        path, &list, fmt::format("a list of up to {} times", kMaxAllotDevices));
-  }
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string element = fmt::format("{}[{}]", path, i);
-    if (!list[i].is_number()) {
-      return JsonObject::Refusal(element, &list[i], "a time in microseconds");
-    }
-    const auto time = FromMicroseconds(list[i].get<double>());
-    if (!time) return Within(element, time.error());
-    times->push_back(*time);
-  }
-  return {};
+void ReadTimes(JsonObject& object, std::vector<Nanoseconds>* times) {
+  if (!object.Has("exchange_us")) return;
+  object.ReadEach(
+      "exchange_us", [&](const Json& value, const std::string& at) -> Status {
+        const auto time =
+            FromMicroseconds(value.is_number() ? value.get<double>() : -1);
+        if (!time || std::ssize(*times) == kMaxAllotDevices) {
+          return JsonObject::Refusal(
+              at, &value,
+              fmt::format("a list of up to {} times in microseconds",
+                          kMaxAllotDevices));
+        }
+        times->push_back(*time);
+        return {};
+      });
 }
 
-Result<JobToAllot> ReadJob(const Json& json, const std::string& path) {
-  UCUDNN_RETURN_IF_ERROR(CheckFields(
-      json, path,
-      {"name", "network", "batch", "workspace_limit", "batch_policy",
-       "precision", "layout", "weight", "least_gpus", "most_gpus", "fixed_us",
-       "per_image_us", "exchange_us"}));
-  JobToAllot job;
-  JsonObject object(json, path);
-  object.Read("name", &job.name);
-  object.Read("network", &job.network);
-  std::int64_t batch = 0;
-  object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-  ReadLimit(json, &object, &job.workspace_limit);
-  object.ReadOptional("batch_policy", &ParseBatchPolicy, &job.policy);
-  object.ReadOptional("precision", &ParsePrecision, &job.precision);
-  object.ReadOptional("layout", &ParseLayout, &job.layout);
+void ReadJob(JsonObject& object, JobToAllot* job) {
+  object.Read("name", &ParseJobName, &job->name);
+  object.Read("network", &job->network);
+  object.Read("batch", BatchSize(1), kMaxBatchSize, &job->batch);
+  ReadLimit(object, &job->workspace_limit);
+  object.ReadOptional("batch_policy", &ParseBatchPolicy, &job->policy);
+  object.ReadOptional("precision", &ParsePrecision, &job->precision);
+  object.ReadOptional("layout", &ParseLayout, &job->layout);
   double weight = 1;
-  if (object.Has("weight")) object.Read("weight", 0.001, 1000, &weight);
-  if (object.Has("least_gpus")) {
-    object.Read("least_gpus", 1, kMaxAllotDevices, &job.least);
-  }
-  if (object.Has("most_gpus")) {
-    object.Read("most_gpus", job.least, kMaxAllotDevices, &job.most);
-  }
-  object.ReadOptional("fixed_us", &job.fixed);
-  object.ReadOptional("per_image_us", &job.per_image);
-  UCUDNN_RETURN_IF_ERROR(object.status());
-  UCUDNN_RETURN_IF_ERROR(CheckName(job.name, path + ".name"));
-  if (const auto times = json.find("exchange_us"); times != json.end()) {
-    UCUDNN_RETURN_IF_ERROR(
-        ReadTimes(*times, path + ".exchange_us", &job.communication));
-  }
-  job.batch = BatchSize(batch);
-  job.weight = std::llround(weight * static_cast<double>(kUnitWeight));
-  return job;
+  object.ReadOptional("weight", 0.001, 1000, &weight);
+  job->weight = std::llround(weight * static_cast<double>(kUnitWeight));
+  object.ReadOptional("least_gpus", 1, kMaxAllotDevices, &job->least);
+  object.ReadOptional("most_gpus", job->least, kMaxAllotDevices, &job->most);
+  object.ReadOptional("fixed_us", &job->fixed);
+  object.ReadOptional("per_image_us", &job->per_image);
+  ReadTimes(object, &job->communication);
+  object.RefuseOthers();
 }
 
-Result<ClusterNames> ReadNames(const Json& json, const std::string& path) {
-  UCUDNN_RETURN_IF_ERROR(CheckFields(json, path, {"slurm", "kubernetes"}));
-  ClusterNames names;
-  JsonObject object(json, path);
-  object.ReadOptional("slurm", &names.slurm);
-  object.ReadOptional("kubernetes", &names.kubernetes);
-  UCUDNN_RETURN_IF_ERROR(object.status());
-  if (!names.slurm.empty()) {
-    UCUDNN_RETURN_IF_ERROR(CheckName(names.slurm, path + ".slurm"));
-  }
-  if (!names.kubernetes.empty()) {
-    UCUDNN_RETURN_IF_ERROR(CheckName(names.kubernetes, path + ".kubernetes"));
-  }
-  return names;
+void ReadNames(JsonObject& object, ClusterNames* names) {
+  object.ReadOptional("slurm", &ParseJobName, &names->slurm);
+  object.ReadOptional("kubernetes", &ParseJobName, &names->kubernetes);
+  object.RefuseOthers();
 }
 
 Result<JobsToAllot> ReadJobs(const Json& json) {
-  UCUDNN_RETURN_IF_ERROR(CheckFields(json, "", {"jobs", "kinds"}));
   JobsToAllot read;
   std::set<std::string> names;
   JsonObject object(json, "");
-  object.ReadEach(
-      "jobs", [&](const Json& value, const std::string& path) -> Status {
-        if (read.jobs.size() == kMaxAllotJobs) {
-          return Fail(Code::kInvalidArgument,
-                      "jobs: more than {}; up to so many are accepted",
-                      kMaxAllotJobs);
-        }
-        UCUDNN_ASSIGN_OR_RETURN(JobToAllot job, ReadJob(value, path));
-        if (!names.insert(job.name).second) {
-          return Fail(Code::kInvalidArgument,
-                      "{}.name: '{}' is the name of another job", path,
-                      job.name);
-        }
-        read.jobs.push_back(std::move(job));
-        return {};
-      });
+  const auto read_job = [&](JsonObject& inner, JobToAllot* job) {
+    ReadJob(inner, job);
+    if (!names.insert(job->name).second) {
+      inner.Refuse("name", "a name that no other job has");
+    }
+    if (read.jobs.size() > kMaxAllotJobs) {
+      inner.Refuse("", fmt::format("a list of up to {} jobs", kMaxAllotJobs));
+    }
+  };
+  object.ReadEach("jobs", read_job, &read.jobs);
+  if (read.jobs.empty()) object.Refuse("jobs", "one job or more");
+  if (object.Has("kinds")) {
+    object.ReadInside("kinds", [&](const Json& kinds, std::string path) {
+      JsonObject table(kinds, std::move(path));
+      for (const auto& [kind, value] : kinds.items()) {
+        JsonObject inner(value, fmt::format("kinds.'{}'", Excerpt(kind)));
+        ReadNames(inner, &read.kinds[kind]);
+        if (table.status() && !inner.status()) return inner.status();
+      }
+      return table.status();
+    });
+  }
+  object.RefuseOthers();
   UCUDNN_RETURN_IF_ERROR(object.status());
-  if (read.jobs.empty()) {
-    return Fail(Code::kInvalidArgument, "jobs: at least one is expected");
-  }
-  if (const auto kinds = json.find("kinds"); kinds != json.end()) {
-    if (!kinds->is_object()) {
-      return JsonObject::Refusal("kinds", &*kinds, "a table");
-    }
-    for (const auto& [kind, value] : kinds->items()) {
-      UCUDNN_ASSIGN_OR_RETURN(
-          read.kinds[kind],
-          ReadNames(value, fmt::format("kinds.'{}'", Excerpt(kind))));
-    }
-  }
   return read;
 }
 
@@ -226,9 +173,7 @@ Result<JobsToAllot> ParseJobsToAllot(std::string_view text,
                                      std::string_view source) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') {
-    const auto json = ParseJson(text);
-    if (!json) return Within(source, json.error());
-    auto jobs = ReadJobs(*json);
+    auto jobs = ParseJson(text).and_then(ReadJobs);
     if (!jobs) return Within(source, std::move(jobs).error());
     return jobs;
   }

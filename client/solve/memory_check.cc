@@ -19,65 +19,58 @@ Result<SharedGraph> Shared(Result<TrainingGraph> graph) {
   return std::make_shared<const TrainingGraph>(*std::move(graph));
 }
 
-class DocumentCheck {
- public:
-  // Null if the plans have graphs of their own.
-  explicit DocumentCheck(SharedGraph graph) : graph_(std::move(graph)) {}
+// Reads the field "graph" if there is no graph yet.
+Status ReadGraph(const OrderedJson& json, const std::string& path,
+                 SharedGraph* graph) {
+  if (*graph != nullptr || !json.contains("graph")) return {};
+  UCUDNN_ASSIGN_OR_RETURN(*graph, Shared(TrainingGraphOf(json["graph"], path)));
+  return {};
+}
 
-  Result<std::vector<CheckedMemory>> Run(const OrderedJson& json) {
-    JsonObject object(json, "");
-    if (object.Has("kernels") || object.Has("ranks")) {
-      return Fail(Code::kInvalidArgument,
-                  "it is a plan of workspaces; memory plans are accepted");
-    }
-    if (!object.Has("plans")) {
-      UCUDNN_RETURN_IF_ERROR(CheckPlan(json, ""));
-      return std::move(checked_);
-    }
-    if (graph_ == nullptr && object.Has("graph")) {
-      UCUDNN_ASSIGN_OR_RETURN(graph_,
-                              Shared(TrainingGraphOf(json["graph"], "graph")));
-    }
-    object.ReadEach("plans", [&](const OrderedJson& plan, std::string at) {
-      return CheckPlan(plan, at);
-    });
-    UCUDNN_RETURN_IF_ERROR(object.status());
-    return std::move(checked_);
+Status CheckPlan(const OrderedJson& json, const std::string& path,
+                 SharedGraph graph, std::vector<CheckedMemory>* checked) {
+  JsonObject object(json, path);
+  bool feasible = true;
+  if (!path.empty()) object.ReadOptional("feasible", &feasible);
+  UCUDNN_RETURN_IF_ERROR(object.status());
+  if (!feasible) return {};
+  UCUDNN_RETURN_IF_ERROR(
+      ReadGraph(json, path.empty() ? "graph" : path + ".graph", &graph));
+  if (graph == nullptr) {
+    object.Refuse("graph",
+                  "the plan's training graph, in this field or in an input of "
+                  "its own,");
+    return object.status();
   }
+  UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan, MemoryPlanOf(json, *graph, path));
+  // Whoever wrote the plan is to blame if it is not valid.
+  object.Require(ValidateMemoryPlan(plan, *graph).map_error([](Error error) {
+    error.code = Code::kInvalidArgument;
+    return error;
+  }));
+  checked->push_back({std::move(graph), std::move(plan)});
+  return object.status();
+}
 
- private:
-  Status CheckPlan(const OrderedJson& json, const std::string& path) {
-    JsonObject object(json, path);
-    bool feasible = true;
-    if (!path.empty()) object.ReadOptional("feasible", &feasible);
-    UCUDNN_RETURN_IF_ERROR(object.status());
-    if (!feasible) return {};
-    const std::string place = path.empty() ? "graph" : path + ".graph";
-    SharedGraph graph = graph_;
-    if (graph == nullptr && object.Has("graph")) {
-      UCUDNN_ASSIGN_OR_RETURN(graph,
-                              Shared(TrainingGraphOf(json["graph"], place)));
-    }
-    if (graph == nullptr) {
-      return JsonObject::Refusal(place, nullptr,
-                                 "the plan's training graph, in this field or "
-                                 "in an input of its own,");
-    }
-    UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan, MemoryPlanOf(json, *graph, path));
-    if (Status valid = ValidateMemoryPlan(plan, *graph); !valid) {
-      // Whoever wrote the plan is to blame.
-      Error error = std::move(valid).error();
-      error.code = Code::kInvalidArgument;
-      if (path.empty()) return tl::unexpected<Error>(std::move(error));
-      return Within(path, std::move(error));
-    }
-    checked_.push_back({std::move(graph), std::move(plan)});
-    return {};
+Result<std::vector<CheckedMemory>> CheckDocument(const OrderedJson& json,
+                                                 SharedGraph graph) {
+  std::vector<CheckedMemory> checked;
+  JsonObject object(json, "");
+  if (object.Has("kernels") || object.Has("ranks")) {
+    return Fail(Code::kInvalidArgument,
+                "it is a plan of workspaces; memory plans are accepted");
   }
-
-  SharedGraph graph_;
-  std::vector<CheckedMemory> checked_;
-};
+  if (!object.Has("plans")) {
+    UCUDNN_RETURN_IF_ERROR(CheckPlan(json, "", std::move(graph), &checked));
+    return checked;
+  }
+  UCUDNN_RETURN_IF_ERROR(ReadGraph(json, "graph", &graph));
+  object.ReadEach("plans", [&](const OrderedJson& plan, const std::string& at) {
+    return CheckPlan(plan, at, graph, &checked);
+  });
+  UCUDNN_RETURN_IF_ERROR(object.status());
+  return checked;
+}
 
 std::size_t EventsOf(const MemoryPlan& plan) {
   std::size_t events = 0;
@@ -96,7 +89,7 @@ Result<std::vector<CheckedMemory>> CheckMemoryPlans(
                                               graph->contents, graph->source)));
   }
   auto checked = ParseJson(plans.contents).and_then([&](const OrderedJson& j) {
-    return DocumentCheck(std::move(shared_graph)).Run(j);
+    return CheckDocument(j, std::move(shared_graph));
   });
   if (!checked) return Within(plans.source, std::move(checked).error());
   return checked;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/files/json_object.h"
-#include "base/service/time_limit.h"
 #include "client/solve/request.h"
 #include "solver/memory/recorded_step_json.h"
 
@@ -24,19 +23,13 @@ Result<RecordedStepRequest> ParseRecordedStepRequest(std::string_view text) {
   if (!json) return Within("request", std::move(json).error());
   RecordedStepRequest request;
   JsonObject object(*json, "request");
-  double seconds = 60;
-  std::int64_t budget = 0;
   // Sums of sizes must not overflow.
-  object.Read("budget_bytes", 0, std::int64_t{1} << 46, &budget);
-  request.request.budget = Bytes(budget);
+  object.Read("budget_bytes", Bytes(0), Bytes(std::int64_t{1} << 46),
+              &request.request.budget);
   object.ReadOptional("offload", &request.request.offload);
   object.ReadOptional("recompute", &request.request.recompute);
-  if (object.Has("time_limit_s")) {
-    object.Read("time_limit_s", 0,
-                static_cast<double>(kMostAllocationTime.count()), &seconds);
-  }
+  ReadTimeLimit(object, &request.time_limit);
   UCUDNN_RETURN_IF_ERROR(object.status());
-  request.time_limit = RoundUpSeconds(seconds);
   return request;
 }
 

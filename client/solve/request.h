@@ -19,6 +19,8 @@
 
 namespace ucudnn {
 
+class JsonObject;
+
 // How long an allocation is improved unless a limit is given.
 inline constexpr std::chrono::seconds kAllocationTime{60};
 // The most that may be given, here and for memory plans: 11 days.
@@ -50,6 +52,9 @@ struct JointMemoryRequest {
   std::vector<JointMemoryGpu> gpus;
   BatchSize step{1};
 };
+
+// "time_limit_s", if it is there.
+void ReadTimeLimit(JsonObject& object, std::chrono::milliseconds* limit);
 
 // kInvalidArgument names the field, its value and what is accepted; also for
 // missing and unknown fields.

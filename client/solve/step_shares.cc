@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/files/json_object.h"
-#include "base/service/time_limit.h"
 #include "client/solve/request.h"
 
 namespace ucudnn {
@@ -19,10 +18,9 @@ using OrderedJson = nlohmann::ordered_json;
 namespace {
 
 // A number for each GPU, if there are any.
-Status ReadNumbers(const OrderedJson& json, const char* key, std::int64_t most,
-                   std::size_t gpus, std::vector<std::int64_t>* numbers) {
-  JsonObject object(json, "request");
-  if (!object.Has(key)) return {};
+void ReadNumbers(JsonObject& object, const char* key, std::int64_t most,
+                 std::size_t gpus, std::vector<std::int64_t>* numbers) {
+  if (!object.Has(key)) return;
   object.ReadEach(key, [&](const OrderedJson& value, const std::string& at) {
     const auto number =
         value.is_number_integer() ? value.get<std::int64_t>() : -1;
@@ -33,11 +31,10 @@ Status ReadNumbers(const OrderedJson& json, const char* key, std::int64_t most,
     numbers->push_back(number);
     return Status();
   });
-  if (object.status() && numbers->size() != gpus) {
-    object.Refuse(key, &json[key],
+  if (numbers->size() != gpus) {
+    object.Refuse(key,
                   fmt::format("one for each of the {} device_kinds", gpus));
   }
-  return object.status();
 }
 
 }  // namespace
@@ -49,26 +46,17 @@ Result<StepSharesRequest> ParseStepSharesRequest(
   StepSharesRequest request;
   StepProblem& problem = request.problem;
   JsonObject object(*json, "request");
-  std::int64_t batch = 0;
-  object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-  problem.batch = BatchSize(batch);
+  object.Read("batch", BatchSize(1), kMaxBatchSize, &problem.batch);
   std::vector<std::string> kinds;
   object.Read("device_kinds", &kinds);
   object.ReadOptional("all_ranks", &problem.all_gpus);
   object.ReadOptional("recompute", &problem.recompute);
-  if (object.Has("time_limit_s")) {
-    double seconds = 0;
-    object.Read("time_limit_s", 0,
-                static_cast<double>(kMostAllocationTime.count()), &seconds);
-    request.time_limit = RoundUpSeconds(seconds);
-  }
-  UCUDNN_RETURN_IF_ERROR(object.status());
+  ReadTimeLimit(object, &request.time_limit);
   std::vector<std::int64_t> budgets;
-  UCUDNN_RETURN_IF_ERROR(
-      ReadNumbers(*json, "budget_bytes", kMaxCount, kinds.size(), &budgets));
+  ReadNumbers(object, "budget_bytes", kMaxCount, kinds.size(), &budgets);
   std::vector<std::int64_t> shares;
-  UCUDNN_RETURN_IF_ERROR(
-      ReadNumbers(*json, "shares", batch, kinds.size(), &shares));
+  ReadNumbers(object, "shares", problem.batch.count(), kinds.size(), &shares);
+  UCUDNN_RETURN_IF_ERROR(object.status());
   for (const std::int64_t share : shares) problem.shares.emplace_back(share);
   for (std::size_t g = 0; g < kinds.size(); ++g) {
     const auto kind = std::ranges::find(step, kinds[g], &StepKind::name);

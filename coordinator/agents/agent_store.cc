@@ -409,6 +409,16 @@ Result<DeviceRecord> AgentStore::GetDevice(const std::string& id) {
   });
 }
 
+Result<std::vector<std::string>> AgentStore::ListDrivers(
+    const std::string& kind) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto devices, ListDevices(kind));
+  std::set<std::string> drivers;
+  for (const DeviceRecord& device : devices) {
+    if (device.state != DeviceState::kLost) drivers.insert(device.driver);
+  }
+  return std::vector<std::string>(drivers.begin(), drivers.end());
+}
+
 Result<std::int64_t> AgentStore::CountDevices() {
   return database_.Read([](SqlTransaction& sql) -> Result<std::int64_t> {
     UCUDNN_ASSIGN_OR_RETURN(

@@ -161,6 +161,9 @@ class AgentStore {
   // The devices of `kind`, or all devices if it is empty.
   Result<std::vector<DeviceRecord>> ListDevices(const std::string& kind);
   Result<DeviceRecord> GetDevice(const std::string& id);  // kNotFound
+  // The drivers of the kind's usable devices, sorted. Measurements under other
+  // drivers are stale; none is if the list is empty.
+  Result<std::vector<std::string>> ListDrivers(const std::string& kind);
   // How many devices are not lost.
   Result<std::int64_t> CountDevices();
   // The kinds of all registered devices.

@@ -332,13 +332,10 @@ Result<v1::MeasureProgress> JobService::Measure(
   } else {
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(request.plan()));
   }
-  UCUDNN_ASSIGN_OR_RETURN(
-      const MeasureProgress progress,
-      plans_.Measure(wanted, {.dry_run = request.dry_run(),
-                              .retry_failed = request.retry_failed(),
-                              .retry_cancelled = request.retry_cancelled(),
-                              .wait_for_device = request.wait_for_device()}));
-  return ucudnn::ToProto(progress);
+  return plans_.Measure(wanted, {.dry_run = request.dry_run(),
+                                 .retry_failed = request.retry_failed(),
+                                 .retry_cancelled = request.retry_cancelled(),
+                                 .wait_for_device = request.wait_for_device()});
 }
 
 Result<v1::ListJobsResponse> JobService::ListJobs(

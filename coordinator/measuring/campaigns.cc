@@ -28,10 +28,10 @@ std::string KeyOf(const PlanInputs& inputs) {
 }
 
 // No task of the total is open; those never requested are not counted on.
-bool Ended(const MeasureProgress& progress) {
-  return progress.done + progress.failed + progress.cancelled +
-             progress.unasked ==
-         progress.total;
+bool Ended(const v1::MeasureProgress& progress) {
+  return progress.done() + progress.failed() + progress.cancelled() +
+             progress.unasked() ==
+         progress.total();
 }
 
 Status Read(const CampaignRecord& record, const std::string& bytes,
@@ -44,15 +44,15 @@ Status Read(const CampaignRecord& record, const std::string& bytes,
 
 Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
                                     const PlanInputs& inputs,
-                                    const MeasureProgress& progress,
+                                    const v1::MeasureProgress& progress,
                                     UnixMillis now_ms) {
   CampaignRecord record;
   record.key = KeyOf(inputs);
-  record.progress = ToProto(progress).SerializeAsString();
-  if (progress.enqueued > 0) {
+  record.progress = progress.SerializeAsString();
+  if (progress.enqueued() > 0) {
     record.request = RequestBytes(inputs);
     record.network_revision = inputs.record.revision;
-    record.ended_before = progress.done + progress.failed;
+    record.ended_before = progress.done() + progress.failed();
     record.created_ms = now_ms;
     record.updated_ms = now_ms;
     UCUDNN_RETURN_IF_ERROR(campaigns.BeginCampaign(record));
@@ -62,12 +62,11 @@ Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
 }
 
 Status EndCampaign(CampaignStore& campaigns, const CampaignRecord& campaign,
-                   MeasureProgress progress, const std::string& why,
+                   v1::MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms) {
-  progress.cancelled_why = why;
+  progress.set_cancelled_why(why);
   UCUDNN_RETURN_IF_ERROR(campaigns.UpdateCampaign(
-      campaign.key, ToProto(progress).SerializeAsString(), /*ended=*/true,
-      now_ms));
+      campaign.key, progress.SerializeAsString(), /*ended=*/true, now_ms));
   return {};
 }
 
@@ -91,7 +90,7 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
   }
   const CampaignRecord& campaign = running[0];
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs, InputsOf(store, campaign));
-  UCUDNN_ASSIGN_OR_RETURN(const MeasureProgress progress,
+  UCUDNN_ASSIGN_OR_RETURN(const v1::MeasureProgress progress,
                           MeasureNeeds(store, Bytes(0), now_ms,
                                        {.dry_run = true}, Asker(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
@@ -100,7 +99,7 @@ Status LookAtCampaigns(Store& store, UnixMillis now_ms) {
 }
 
 Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
-                   MeasureProgress* progress) {
+                   v1::MeasureProgress* progress) {
   constexpr std::int64_t kRecent = 50;
   UCUDNN_ASSIGN_OR_RETURN(const auto records,
                           store.campaigns.ListCampaigns(kRecent, 0));
@@ -129,19 +128,19 @@ Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
   };
   UCUDNN_ASSIGN_OR_RETURN(const auto counts, store.tasks.CountTasks(now_ms));
   double longest = 0;
-  for (KindProgress& kind : progress->kinds) {
-    if (kind.missing == 0) continue;
-    const auto open = counts.find(kind.kind);
+  for (v1::KindProgress& kind : *progress->mutable_kinds()) {
+    if (kind.missing() == 0) continue;
+    const auto open = counts.find(kind.kind());
     if (open != counts.end()) {
-      kind.ahead =
-          std::max<std::int64_t>(0, open->second.pending - kind.pending);
+      kind.set_ahead(
+          std::max<std::int64_t>(0, open->second.pending - kind.pending()));
     }
-    const auto each = pace(kind.kind);
-    if (!each || kind.devices == 0) return {};
-    longest = std::max(longest,
-                       *each * static_cast<double>(kind.missing + kind.ahead));
+    const auto each = pace(kind.kind());
+    if (!each || kind.devices() == 0) return {};
+    longest = std::max(
+        longest, *each * static_cast<double>(kind.missing() + kind.ahead()));
   }
-  progress->estimate_ms = static_cast<std::int64_t>(longest);
+  progress->set_estimate_ms(static_cast<std::int64_t>(longest));
   return {};
 }
 

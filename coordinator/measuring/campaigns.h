@@ -20,12 +20,12 @@ namespace ucudnn {
 // the id of the campaign; 0 if none runs.
 Result<std::int64_t> RecordCampaign(CampaignStore& campaigns,
                                     const PlanInputs& inputs,
-                                    const MeasureProgress& progress,
+                                    const v1::MeasureProgress& progress,
                                     UnixMillis now_ms);
 
 // Ends the running campaign, for the reason `why`.
 Status EndCampaign(CampaignStore& campaigns, const CampaignRecord& campaign,
-                   MeasureProgress progress, const std::string& why,
+                   v1::MeasureProgress progress, const std::string& why,
                    UnixMillis now_ms);
 
 // What the campaign is for. kDataLoss if it cannot be read back.
@@ -37,7 +37,7 @@ Result<PlanInputs> InputsOf(Store& store, const CampaignRecord& campaign);
 // Adds to the progress of a dry run how long the missing tasks will take, and
 // how many others come first.
 Status AddEstimate(Store& store, const JobRequest& request, UnixMillis now_ms,
-                   MeasureProgress* progress);
+                   v1::MeasureProgress* progress);
 
 // Looks at the running campaign whose progress is oldest, if that is older than
 // two seconds. Costs as much as a dry run of MeasureNeeds.

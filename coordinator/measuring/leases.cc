@@ -9,7 +9,6 @@
 
 #include "base/accuracy.h"
 #include "base/other_tasks.h"
-#include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
 #include "coordinator/measuring/measuring_service.h"
@@ -25,7 +24,7 @@ namespace {
 Status AddKnown(AgentStore& agents, MeasurementStore& measurements,
                 const TaskKey& key, v1::Task* task) {
   const std::vector<std::string> problem = {key.problem};
-  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, DriversOf(agents, key.kind));
+  UCUDNN_ASSIGN_OR_RETURN(const auto drivers, agents.ListDrivers(key.kind));
   UCUDNN_ASSIGN_OR_RETURN(PointsByProblem known,
                           measurements.LoadProfile(key.kind, problem, drivers));
   for (auto& [name, points] : known) {

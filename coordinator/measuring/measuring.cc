@@ -15,7 +15,7 @@
 namespace ucudnn {
 namespace {
 
-constexpr std::size_t kMaxListedFailures = 5;
+constexpr int kMaxListedFailures = 5;
 
 // The states of the tasks for some needs.
 struct Queue {
@@ -217,27 +217,27 @@ Result<std::map<std::string, std::int64_t>> UsableDevices(AgentStore& agents) {
 
 // Says why tasks failed or were cancelled.
 Status AddReasons(TaskStore& tasks, const PlanInputs& inputs,
-                  MeasureProgress* progress) {
-  if (progress->failed == 0 && progress->cancelled == 0) return {};
-  std::vector<std::string>& failures = progress->failures;
+                  v1::MeasureProgress* progress) {
+  if (progress->failed() == 0 && progress->cancelled() == 0) return {};
+  auto& failures = *progress->mutable_failures();
   return InPieces(inputs.needs, [&](std::span<const Need> piece) -> Status {
-    if ((progress->failed == std::ssize(failures) ||
+    if ((progress->failed() == failures.size() ||
          failures.size() == kMaxListedFailures) &&
-        (progress->cancelled == 0 || !progress->cancelled_why.empty())) {
+        (progress->cancelled() == 0 || !progress->cancelled_why().empty())) {
       return {};
     }
     UCUDNN_ASSIGN_OR_RETURN(const auto found, tasks.FindTasks(KeysOf(piece)));
     for (const TaskRecord& task : found) {
       if (task.state == TaskState::kCancelled) {
-        progress->cancelled_why = task.error;
+        progress->set_cancelled_why(task.error);
       }
       if (task.state != TaskState::kFailed ||
           failures.size() == kMaxListedFailures) {
         continue;
       }
-      failures.push_back(fmt::format("{} batch {} on {}: {}", task.key.problem,
-                                     task.key.batch.count(), task.key.kind,
-                                     task.error));
+      *failures.Add() =
+          fmt::format("{} batch {} on {}: {}", task.key.problem,
+                      task.key.batch.count(), task.key.kind, task.error);
     }
     return {};
   });
@@ -302,10 +302,11 @@ Status CheckQueue(TaskStore& tasks, const MeasureOptions& options,
   return added == 0 ? Status() : CheckOpen(asker, open, added);
 }
 
-Result<MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
-                                     UnixMillis now_ms,
-                                     const MeasureOptions& options,
-                                     const Asker& asker, PlanInputs* inputs) {
+Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
+                                         UnixMillis now_ms,
+                                         const MeasureOptions& options,
+                                         const Asker& asker,
+                                         PlanInputs* inputs) {
   if (options.retry_failed && !options.dry_run) {
     for (const std::string& kind : inputs->Kinds()) {
       UCUDNN_RETURN_IF_ERROR(store.tasks.RetryFailedTasks(kind, asker));
@@ -321,58 +322,30 @@ Result<MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
   UCUDNN_RETURN_IF_ERROR(
       Look(store.tasks, *inputs, asking, inputs->needs, &queue));
   UCUDNN_RETURN_IF_ERROR(Refine(store, asking, inputs, &queue));
-  MeasureProgress progress;
-  if (!options.dry_run) progress.enqueued = queue.opened;
-  progress.total = queue.total;
-  progress.done = queue.counts.done;
-  progress.running = queue.counts.leased;
-  progress.failed = queue.counts.failed;
-  progress.cancelled = queue.counts.cancelled;
-  progress.unasked = queue.total - queue.counts.total();
+  v1::MeasureProgress progress;
+  if (!options.dry_run) progress.set_enqueued(queue.opened);
+  progress.set_total(queue.total);
+  progress.set_done(queue.counts.done);
+  progress.set_running(queue.counts.leased);
+  progress.set_failed(queue.counts.failed);
+  progress.set_cancelled(queue.counts.cancelled);
+  progress.set_unasked(queue.total - queue.counts.total());
   UCUDNN_ASSIGN_OR_RETURN(const auto usable, UsableDevices(store.agents));
   for (const auto& [kind, of_kind] : queue.kinds) {
     const auto found = usable.find(kind);
     const std::int64_t devices = found == usable.end() ? 0 : found->second;
-    progress.kinds.push_back({.kind = kind,
-                              .total = of_kind.total,
-                              .missing = of_kind.missing(),
-                              .devices = devices,
-                              .pending = of_kind.counts.pending});
+    v1::KindProgress& added = *progress.add_kinds();
+    added.set_kind(kind);
+    added.set_total(of_kind.total);
+    added.set_missing(of_kind.missing());
+    added.set_devices(devices);
+    added.set_pending(of_kind.counts.pending);
     if (of_kind.counts.pending > 0 && devices == 0) {
-      progress.kinds_without_device.push_back(kind);
+      progress.add_kinds_without_device(kind);
     }
   }
   UCUDNN_RETURN_IF_ERROR(AddReasons(store.tasks, *inputs, &progress));
   return progress;
-}
-
-v1::MeasureProgress ToProto(const MeasureProgress& progress) {
-  v1::MeasureProgress message;
-  message.set_total(progress.total);
-  message.set_done(progress.done);
-  message.set_running(progress.running);
-  message.set_failed(progress.failed);
-  message.set_cancelled(progress.cancelled);
-  message.set_unasked(progress.unasked);
-  message.set_enqueued(progress.enqueued);
-  message.mutable_failures()->Add(progress.failures.begin(),
-                                  progress.failures.end());
-  message.set_cancelled_why(progress.cancelled_why);
-  message.mutable_kinds_without_device()->Add(
-      progress.kinds_without_device.begin(),
-      progress.kinds_without_device.end());
-  for (const KindProgress& kind : progress.kinds) {
-    v1::KindProgress& added = *message.add_kinds();
-    added.set_kind(kind.kind);
-    added.set_total(kind.total);
-    added.set_missing(kind.missing);
-    added.set_devices(kind.devices);
-    added.set_ahead(kind.ahead);
-    added.set_pending(kind.pending);
-  }
-  message.set_campaign_id(progress.campaign);
-  if (progress.estimate_ms) message.set_estimate_ms(*progress.estimate_ms);
-  return message;
 }
 
 }  // namespace ucudnn

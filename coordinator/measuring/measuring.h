@@ -25,32 +25,6 @@ struct MeasureOptions {
   bool wait_for_device = false;  // asks also kinds without a device online
 };
 
-// See v1::MeasureProgress.
-struct KindProgress {
-  std::string kind;
-  std::int64_t total = 0;
-  std::int64_t missing = 0;
-  std::int64_t devices = 0;
-  std::int64_t ahead = 0;
-  std::int64_t pending = 0;
-};
-struct MeasureProgress {
-  std::int64_t total = 0;
-  std::int64_t done = 0;
-  std::int64_t running = 0;
-  std::int64_t failed = 0;
-  std::int64_t cancelled = 0;
-  std::int64_t unasked = 0;
-  std::int64_t enqueued = 0;
-  std::vector<std::string> failures;
-  std::string cancelled_why;
-  std::vector<std::string> kinds_without_device;
-  std::vector<KindProgress> kinds;
-  std::int64_t campaign = 0;
-  std::optional<std::int64_t> estimate_ms;
-};
-v1::MeasureProgress ToProto(const MeasureProgress& progress);
-
 // kFailedPrecondition if something is missing of a kind that has no device:
 // none online or, if `may_return`, none that was ever online.
 Status CheckDevices(Store& store, const PlanInputs& inputs, bool may_return,
@@ -69,10 +43,11 @@ std::vector<TaskKey> KeysOf(std::span<const Need> needs);
 // the progress of all measurements. Algorithms are measured up to
 // `max_workspace` or the request's larger limit. Once all needs are measured,
 // adds the batches that the plan would give to ranks to `inputs->needs`.
-Result<MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
-                                     UnixMillis now_ms,
-                                     const MeasureOptions& options,
-                                     const Asker& asker, PlanInputs* inputs);
+Result<v1::MeasureProgress> MeasureNeeds(Store& store, Bytes max_workspace,
+                                         UnixMillis now_ms,
+                                         const MeasureOptions& options,
+                                         const Asker& asker,
+                                         PlanInputs* inputs);
 
 }  // namespace ucudnn
 

@@ -7,7 +7,6 @@
 
 #include "base/accuracy.h"
 #include "base/text.h"
-#include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
 #include "coordinator/networks/stored_network.h"
@@ -107,7 +106,7 @@ Result<PlanInputs> LookUp(AgentStore& agents, NetworkStore& networks,
                 count, kMaxTasksPerPlan);
   }
   for (const std::string& kind : inputs.Kinds()) {
-    UCUDNN_ASSIGN_OR_RETURN(inputs.drivers[kind], DriversOf(agents, kind));
+    UCUDNN_ASSIGN_OR_RETURN(inputs.drivers[kind], agents.ListDrivers(kind));
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto kinds_known, agents.ListKinds());
   for (const KindSummary& kind : kinds_known) {

@@ -6,7 +6,6 @@
 
 #include "base/device_kind.h"
 #include "base/other_tasks.h"
-#include "coordinator/agents/drivers.h"
 #include "coordinator/limits.h"
 #include "coordinator/measuring/device_models.h"
 #include "coordinator/measuring/measuring_service.h"
@@ -50,7 +49,7 @@ Result<v1::ListProfilesResponse> MeasuringService::ListProfiles(
     p.set_points(profile.points);
     p.set_last_measured_ms(profile.last_measured_ms);
     UCUDNN_ASSIGN_OR_RETURN(const auto current,
-                            DriversOf(store_.agents, profile.kind));
+                            store_.agents.ListDrivers(profile.kind));
     for (const auto& [driver, points] : profile.points_by_driver) {
       p.add_drivers(driver);
       if (IsStale(driver, current)) {
@@ -77,7 +76,7 @@ Result<v1::Profile> MeasuringService::GetProfile(
                 request.id());
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
-                          DriversOf(store_.agents, request.id()));
+                          store_.agents.ListDrivers(request.id()));
   v1::Profile message;
   message.set_id(request.id());
   if (model) *message.mutable_device_model() = ucudnn::ToProto(*model);
@@ -111,7 +110,7 @@ Result<v1::ProblemProfile> MeasuringService::GetProblemProfile(
   }
   const std::vector<std::string> problem = {request.problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
-                          DriversOf(store_.agents, request.kind()));
+                          store_.agents.ListDrivers(request.kind()));
   UCUDNN_ASSIGN_OR_RETURN(
       const PointsByProblem points,
       store_.measurements.LoadProfile(request.kind(), problem, drivers));

@@ -76,7 +76,7 @@ Status SetState(const std::string& state, TaskFilter* filter) {
 // The keys of all tasks that the campaign needs, also for the shares that
 // unlike ranks turned out to need.
 struct CampaignNeeds {
-  MeasureProgress progress;
+  v1::MeasureProgress progress;
   std::vector<TaskKey> keys;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "coordinator/agents/drivers.h"
 #include "coordinator/plans/plan_service.h"
 #include "proto/convert_plan.h"
 #include "solver/micro_batch/pareto.h"
@@ -40,7 +39,7 @@ Result<v1::Front> PlanService::GetFront(const v1::GetFrontRequest& request) {
   const v1::RankPlan& rank = plan.ranks(request.rank());
   const std::vector<std::string> problem = {kernel->problem()};
   UCUDNN_ASSIGN_OR_RETURN(const auto drivers,
-                          DriversOf(store_.agents, rank.device_kind()));
+                          store_.agents.ListDrivers(rank.device_kind()));
   UCUDNN_ASSIGN_OR_RETURN(
       PointsByProblem found,
       store_.measurements.LoadProfile(rank.device_kind(), problem, drivers));

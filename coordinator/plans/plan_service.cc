@@ -112,10 +112,10 @@ Asker PlanService::CallerAsks() const {
           .max_open_of_caller = options->max_queued_measurements_per_caller};
 }
 
-Result<MeasureProgress> PlanService::Measure(const JobRequest& request,
-                                             const MeasureOptions& options) {
+Result<v1::MeasureProgress> PlanService::Measure(
+    const JobRequest& request, const MeasureOptions& options) {
   // Frameworks measured it.
-  if (!request.step.empty()) return MeasureProgress();
+  if (!request.step.empty()) return v1::MeasureProgress();
   std::optional<SingleFlight::Turn> turn;
   if (!options.dry_run) {
     UCUDNN_ASSIGN_OR_RETURN(SingleFlight::Turn taken,
@@ -133,20 +133,21 @@ Result<MeasureProgress> PlanService::Measure(const JobRequest& request,
                                       CallerAsks(), clock_.NowMs()));
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      MeasureProgress progress,
+      v1::MeasureProgress progress,
       MeasureNeeds(store_, context_.options()->measure_workspace,
                    clock_.NowMs(), options, CallerAsks(), &inputs));
   if (options.dry_run) {
     // A client that follows what it has requested needs no estimate.
-    if (progress.unasked + progress.cancelled > 0) {
+    if (progress.unasked() + progress.cancelled() > 0) {
       UCUDNN_RETURN_IF_ERROR(
           AddEstimate(store_, inputs.request, clock_.NowMs(), &progress));
     }
     return progress;
   }
   UCUDNN_ASSIGN_OR_RETURN(
-      progress.campaign,
+      const std::int64_t campaign,
       RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
+  progress.set_campaign_id(campaign);
   return progress;
 }
 
@@ -226,26 +227,28 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
                                     CallerAsks(), clock_.NowMs()));
   // Enqueues what is missing, so that repeating this call is enough.
   UCUDNN_ASSIGN_OR_RETURN(
-      const MeasureProgress progress,
+      const v1::MeasureProgress progress,
       MeasureNeeds(store_, context_.options()->measure_workspace,
                    clock_.NowMs(), MeasureOptions(), CallerAsks(), &inputs));
   UCUDNN_RETURN_IF_ERROR(
       RecordCampaign(store_.campaigns, inputs, progress, clock_.NowMs()));
-  if (progress.cancelled > 0) {
+  if (progress.cancelled() > 0) {
     return Fail(Code::kFailedPrecondition,
                 "{} of {} measurements were cancelled {}; `ucudnn plan` and "
                 "`ucudnn measure` request them again",
-                progress.cancelled, progress.total, progress.cancelled_why);
+                progress.cancelled(), progress.total(),
+                progress.cancelled_why());
   }
-  const std::int64_t missing = progress.total - progress.done - progress.failed;
+  const std::int64_t missing =
+      progress.total() - progress.done() - progress.failed();
   if (missing > 0) {
     std::string why;
-    for (const std::string& kind : progress.kinds_without_device) {
+    for (const std::string& kind : progress.kinds_without_device()) {
       why += fmt::format("; no device of kind '{}' is online", kind);
     }
     return Fail(Code::kAborted,
                 "{} of {} measurements are missing and have been requested{}",
-                missing, progress.total, why);
+                missing, progress.total(), why);
   }
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store_.measurements, &inputs));
   const KindProfiles& profiles = inputs.profiles;
@@ -276,10 +279,10 @@ Result<MadePlan> PlanService::MakeOrFindPlan(const JobRequest& request,
         }());
         if (!inputs.request.memory) PredictUnderLoad(models, &plan);
         plan.network_revision = inputs.record.revision;
-        if (progress.failed > 0) {
+        if (progress.failed() > 0) {
           plan.reasons.push_back(fmt::format(
               "{} of {} measurements failed; the plan is made from the others",
-              progress.failed, progress.total));
+              progress.failed(), progress.total()));
         }
         UCUDNN_ASSIGN_OR_RETURN(const auto doubts,
                                 DoubtsAbout(store_.measurements, inputs.Kinds(),

@@ -55,8 +55,8 @@ class PlanService {
   Result<v1::Allocation> Allocate(const v1::AllocateRequest& request);
 
   // Has what the plan needs measured.
-  Result<MeasureProgress> Measure(const JobRequest& request,
-                                  const MeasureOptions& options);
+  Result<v1::MeasureProgress> Measure(const JobRequest& request,
+                                      const MeasureOptions& options);
   // The plan for the request, made unless it is stored. A plan whose search was
   // cut off answers no later request: that searches again, unless `if_cut_off`
   // says otherwise, and gets the faster of both plans.

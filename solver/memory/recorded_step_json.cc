@@ -1,6 +1,5 @@
 #include "solver/memory/recorded_step_json.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,73 +8,56 @@
 namespace ucudnn {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 // Bytes a microsecond.
 constexpr double kLeastLinkRate = 1e-3;
 constexpr double kMostLinkRate = 1e9;
-// A step: 100 seconds.
-constexpr double kMostSegmentUs = 1e8;
+constexpr Nanoseconds kMostSegment = std::chrono::seconds(100);
 
-void ReadDuration(const char* key, JsonObject* object, Nanoseconds* time) {
-  double us = 0;
-  object->Read(key, 0, kMostSegmentUs, &us);
-  *time = Nanoseconds(std::llround(us * 1e3));
+void ReadDuration(JsonObject& object, const char* key, Nanoseconds* time) {
+  object.Read(key, Nanoseconds(0), kMostSegment, time);
 }
 
 // Sums of sizes must not overflow.
-void ReadSize(const char* key, JsonObject* object, Bytes* bytes) {
-  std::int64_t count = 0;
-  object->Read(key, 0, std::int64_t{1} << 46, &count);
-  *bytes = Bytes(count);
+void ReadSize(JsonObject& object, Bytes* bytes) {
+  object.Read("bytes", Bytes(0), Bytes(std::int64_t{1} << 46), bytes);
 }
 
-Status ReadSegment(const OrderedJson& json, std::string path,
-                   RecordedStep* step) {
-  JsonObject object(json, std::move(path));
-  RecordedSegment& segment = step->segments.emplace_back();
-  ReadDuration("time_us", &object, &segment.time);
-  ReadSize("bytes", &object, &segment.bytes);
-  object.ReadOptional("backward", &segment.backward);
-  return object.status();
+void ReadSegment(JsonObject& object, RecordedSegment* segment) {
+  ReadDuration(object, "time_us", &segment->time);
+  ReadSize(object, &segment->bytes);
+  object.ReadOptional("backward", &segment->backward);
 }
 
-Status ReadTensor(const OrderedJson& json, std::string path,
-                  RecordedStep* step) {
-  JsonObject object(json, std::move(path));
-  RecordedTensor& tensor = step->tensors.emplace_back();
+void ReadRecipe(JsonObject& object, RecordedRecipe* recipe) {
+  ReadDuration(object, "time_us", &recipe->time);
+  ReadSize(object, &recipe->bytes);
+  object.Read("reads", &recipe->reads);
+}
+
+void ReadTensor(JsonObject& object, RecordedTensor* tensor) {
   constexpr auto kMost = static_cast<std::int64_t>(kMaxRecordedSegments);
   std::int64_t hook = 0;
   std::int64_t held = 0;
-  ReadSize("bytes", &object, &tensor.bytes);
+  ReadSize(object, &tensor->bytes);
   object.Read("hook", 0, kMost, &hook);
   object.Read("held", 0, kMost, &held);
-  object.Read("uses", &tensor.uses);
-  tensor.hook = static_cast<std::size_t>(hook);
-  tensor.held = static_cast<std::size_t>(held);
-  if (!object.Has("recipe")) return object.status();
-  object.ReadInside("recipe", [&](const OrderedJson& inner, std::string at) {
-    JsonObject recipe(inner, std::move(at));
-    RecordedRecipe& into = tensor.recipe.emplace();
-    ReadDuration("time_us", &recipe, &into.time);
-    ReadSize("bytes", &recipe, &into.bytes);
-    recipe.Read("reads", &into.reads);
-    return recipe.status();
-  });
-  return object.status();
+  object.Read("uses", &tensor->uses);
+  tensor->hook = static_cast<std::size_t>(hook);
+  tensor->held = static_cast<std::size_t>(held);
+  if (object.Has("recipe")) {
+    object.ReadInside("recipe", ReadRecipe, &tensor->recipe.emplace());
+  }
 }
 
-Status ReadLink(const OrderedJson& json, std::string path, DeviceModel* link) {
-  JsonObject object(json, std::move(path));
+void ReadLink(JsonObject& object, DeviceModel* link) {
   object.Read("d2h_bytes_per_us", kLeastLinkRate, kMostLinkRate,
               &link->d2h_rate);
   object.Read("h2d_bytes_per_us", kLeastLinkRate, kMostLinkRate,
               &link->h2d_rate);
   if (object.Has("latency_us")) {
-    ReadDuration("latency_us", &object, &link->transfer_latency);
+    ReadDuration(object, "latency_us", &link->transfer_latency);
   }
   object.ReadOptional("duplex", &link->duplex);
-  return object.status();
 }
 
 }  // namespace
@@ -85,15 +67,9 @@ Result<RecordedStep> RecordedStepFromJson(const nlohmann::ordered_json& json,
   RecordedStep step;
   step.link.name = "recorded";
   JsonObject object(json, std::move(path));
-  object.ReadEach("segments", [&](const OrderedJson& segment, std::string at) {
-    return ReadSegment(segment, std::move(at), &step);
-  });
-  object.ReadEach("tensors", [&](const OrderedJson& tensor, std::string at) {
-    return ReadTensor(tensor, std::move(at), &step);
-  });
-  object.ReadInside("link", [&](const OrderedJson& link, std::string at) {
-    return ReadLink(link, std::move(at), &step.link);
-  });
+  object.ReadEach("segments", ReadSegment, &step.segments);
+  object.ReadEach("tensors", ReadTensor, &step.tensors);
+  object.ReadInside("link", ReadLink, &step.link);
   UCUDNN_RETURN_IF_ERROR(object.status());
   return step;
 }

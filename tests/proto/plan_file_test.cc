@@ -1,4 +1,3 @@
-#include "base/plan/plan_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

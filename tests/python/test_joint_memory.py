@@ -65,7 +65,7 @@ def test_no_shares_add_up_to_the_batch():
 
 
 def test_what_is_malformed_is_named():
-    with pytest.raises(ucudnn.InvalidArgument, match=r"gpus: \[0\]: device_model"):
+    with pytest.raises(ucudnn.InvalidArgument, match=r"gpus\[0\].device_model"):
         solve(["K41"])
     with pytest.raises(ucudnn.InvalidArgument, match="'much' is not a size"):
         solve(["K40=much"])

@@ -202,7 +202,7 @@ def test_errors_say_what_would_do(tmp_path):
     assert plan.peak_bytes <= least
     with pytest.raises(ucudnn.InvalidArgument, match="'magic'; baseline.*, or all"):
         alexnet(policy="magic")
-    with pytest.raises(ucudnn.InvalidArgument, match='model: "K41"; .*K40.*object'):
+    with pytest.raises(ucudnn.InvalidArgument, match='model is "K41"; .*K40.*object'):
         ucudnn.solve_memory(ALEXNET, 256, "K41")
     with pytest.raises(ucudnn.InvalidArgument, match="model: memory_bytes is"):
         ucudnn.solve_memory(ALEXNET, 256, {"name": "mine"})

@@ -214,7 +214,7 @@ def test_errors_say_what_would_do():
     )  # fmt: skip
     with pytest.raises(ucudnn.InvalidArgument, match="precision"):
         ucudnn.solve_wr(ALEXNET, 256, "64MiB")
-    with pytest.raises(ucudnn.InvalidArgument, match="batch: 0; .* from 1"):
+    with pytest.raises(ucudnn.InvalidArgument, match="batch is 0; .* from 1"):
         ucudnn.solve_wr(ALEXNET, 0, "64MiB")
     with pytest.raises(ucudnn.InvalidArgument, match="'64M' is not a size"):
         ucudnn.solve_wr(ALEXNET, 256, "64M")

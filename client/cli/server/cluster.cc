@@ -30,11 +30,7 @@ List Nodes() {
                   Wide(Age("HELD", "hold.since_ms")),
                   Wide(Age("DEADLINE", "hold.deadline_ms"))},
       .id = "id",
-      .fetch =
-          [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListAgents,
-                           &v1::ListAgentsResponse::agents, std::move(page));
-          },
+      .fetch = Fetch(&Stub::ListAgents, &v1::ListAgentsResponse::agents),
       .states = {"online", "cordoned", "draining", "gone"}};
 }
 
@@ -64,14 +60,13 @@ std::string ComparedText(const Json& device) {
 
 List Devices(const std::shared_ptr<std::string>& kind) {
   List list;
-  list.columns = {Plain("DEVICE", "id"), Plain("NODE", "agent_id")};
-  for (Column& column : Kind("KIND", "kind")) {
-    list.columns.push_back(std::move(column));
-  }
-  list.columns.push_back({"STATE", "state", DeviceState});
-  list.columns.push_back(Wide(Age("LAST SEEN", "last_seen_ms")));
-  list.columns.push_back(Wide(Plain("DRIVER", "driver")));
-  list.columns.push_back({"COMPARED", "comparison.text", ComparedText});
+  list.columns = {Plain("DEVICE", "id"),
+                  Plain("NODE", "agent_id"),
+                  Kind("KIND", "kind"),
+                  {"STATE", "state", DeviceState},
+                  Wide(Age("LAST SEEN", "last_seen_ms")),
+                  Wide(Plain("DRIVER", "driver")),
+                  {"COMPARED", "comparison.text", ComparedText}};
   list.id = "id";
   list.states = {"idle", "busy", "cordoned", "draining", "lost"};
   list.fetch = [kind](Connection& connection,
@@ -204,10 +199,8 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
   command->add_option("NODE", options->node, "The node; see `ucudnn nodes`")
       ->required();
   CLI::Option* reason =
-      command
-          ->add_option("--reason", options->reason,
-                       "Why, for `ucudnn nodes` and `ucudnn history`")
-          ->option_text("TEXT");
+      AddTextOption(command, "--reason", "TEXT", &options->reason,
+                    "Why, for `ucudnn nodes` and `ucudnn history`");
   if (what == "drain") {
     reason->required();
     command
@@ -218,9 +211,8 @@ void AddHold(CLI::App& app, const Server& server, const std::string& what,
         ->default_str("");
   }
   AddOutputOption(command, &options->output);
-  command->callback([&server, what, options, chosen] {
-    *chosen = [&server, what, options] { return Hold(server, what, *options); };
-  });
+  OnChosen(command, chosen,
+           [&server, what, options] { return Hold(server, what, *options); });
 }
 
 }  // namespace
@@ -287,8 +279,8 @@ void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto kind = std::make_shared<std::string>();
   CLI::App* devices =
       app.add_subcommand("devices", "List the devices that are measured");
-  devices->add_option("--kind", *kind, "Show only devices of this kind")
-      ->option_text("KIND");
+  AddTextOption(devices, "--kind", "KIND", kind.get(),
+                "Show only devices of this kind");
   AddList(devices, server, Devices(kind), chosen);
 
   AddList(app.add_subcommand(
@@ -309,9 +301,8 @@ void AddClusterCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::App* status = app.add_subcommand(
       "status", "Show whether the coordinator answers, and its state");
   AddOutputOption(status, format.get());
-  status->callback([&server, format, chosen] {
-    *chosen = [&server, format] { return ShowStatus(server, *format); };
-  });
+  OnChosen(status, chosen,
+           [&server, format] { return ShowStatus(server, *format); });
 }
 
 }  // namespace ucudnn::ctl

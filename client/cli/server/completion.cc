@@ -123,10 +123,8 @@ void AddCompletionCommand(CLI::App& app, Chosen* chosen) {
   completion->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([shell, chosen] {
-    *chosen = [shell]() -> Status {
-      return WriteText("", std::string(CompletionScript(*shell)));
-    };
+  OnChosen(completion, chosen, [shell]() -> Status {
+    return WriteText("", std::string(CompletionScript(*shell)));
   });
 }
 

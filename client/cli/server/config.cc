@@ -125,9 +125,7 @@ void AddConfigCommand(CLI::App& app, const Server& server, Chosen* chosen) {
           CLI::IsMember({"coordinator", "ca", "cert", "key", "token-file"}));
   set->add_option("VALUE", *value, "The value, such as coord-1:7460")
       ->required();
-  set->callback([key, value, chosen] {
-    *chosen = [key, value] { return SetConfig(*key, *value); };
-  });
+  OnChosen(set, chosen, [key, value] { return SetConfig(*key, *value); });
   config->callback([&server, format, set, chosen] {
     if (set->parsed()) return;
     *chosen = [&server, format] { return ShowConfig(server, *format); };

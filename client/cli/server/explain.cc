@@ -472,11 +472,8 @@ void AddExplainCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       "budget costs it");
   explain->add_option("PLAN", *id, "The plan; see `ucudnn plans`")->required();
   AddOutputOption(explain, format.get());
-  explain->callback([&server, id, format, chosen] {
-    *chosen = [&server, id, format] {
-      return ExplainPlan(server, *id, *format);
-    };
-  });
+  OnChosen(explain, chosen,
+           [&server, id, format] { return ExplainPlan(server, *id, *format); });
 }
 
 }  // namespace ucudnn::ctl

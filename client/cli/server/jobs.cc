@@ -52,11 +52,7 @@ List Jobs() {
                       Age("LAST SEEN", "updated_ms"),
                       Wide(Plain("WHY", "reason"))},
           .id = "id",
-          .fetch =
-              [](Connection& connection, v1::ListRequest page) {
-                return Entries(connection, &Stub::ListJobs,
-                               &v1::ListJobsResponse::jobs, std::move(page));
-              },
+          .fetch = Fetch(&Stub::ListJobs, &v1::ListJobsResponse::jobs),
           .states = {"running", "finished", "lost"}};
 }
 
@@ -267,9 +263,8 @@ void AddJobCommands(CLI::App& app, const Server& server, Chosen* chosen) {
     accept->excludes(replan->get_option(change));
   }
   AddOutputOption(replan, &options->output);
-  replan->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return Replan(server, *options); };
-  });
+  OnChosen(replan, chosen,
+           [&server, options] { return Replan(server, *options); });
 }
 
 }  // namespace ucudnn::ctl

@@ -68,9 +68,7 @@ Status CheckMember(const List& list, const Json& entries,
   }
   std::vector<std::string> accepted;
   for (const Column& column : list.columns) {
-    if (std::ranges::find(accepted, Lower(column.header)) == accepted.end()) {
-      accepted.push_back(Lower(column.header));
-    }
+    accepted.push_back(Lower(column.header));
   }
   return Fail(Code::kInvalidArgument,
               "{}: there is no '{}'; {} and the members of -o json are "
@@ -137,20 +135,17 @@ std::string TableText(const List& list, const ListOptions& options,
   std::vector<const Column*> columns;
   std::vector<std::string> header;
   for (const Column& column : list.columns) {
-    // A column of the same name takes the place of a shorter one.
-    const auto same = std::ranges::find(header, column.header) - header.begin();
     if (column.wide && !wide) continue;
-    if (same < std::ssize(header)) {
-      columns[static_cast<std::size_t>(same)] = &column;
-      continue;
-    }
     columns.push_back(&column);
     header.push_back(column.header);
   }
   Table table(header);
   for (const Json& entry : entries) {
     std::vector<std::string> row;
-    for (const Column* column : columns) row.push_back(column->text(entry));
+    for (const Column* column : columns) {
+      row.push_back(wide && column->wide_text ? column->wide_text(entry)
+                                              : column->text(entry));
+    }
     table.AddRow(std::move(row));
   }
   return table.Text(
@@ -286,12 +281,14 @@ Column Count(std::string header, std::string member) {
   return {std::move(header), std::move(member), std::move(text)};
 }
 
-std::vector<Column> Kind(std::string header, std::string member) {
-  auto text = [member](const Json& entry) {
+Column Kind(std::string header, std::string member) {
+  Column column = Plain(std::move(header), member);
+  column.wide_text = std::move(column.text);
+  column.text = [member = std::move(member)](const Json& entry) {
     const Json& kind = Member(entry, member);
     return kind.is_string() ? ShortKind(kind.get<std::string>()) : "-";
   };
-  return {{header, member, std::move(text)}, Wide(Plain(header, member))};
+  return column;
 }
 
 Column Wide(Column column) {
@@ -311,11 +308,9 @@ void AddList(CLI::App* command, const Server& server, List list,
                     "Leave out the table's first line");
   command->add_flag("-w,--watch", options->watch,
                     "Show the list again whenever it changes, until Ctrl-C");
-  command
-      ->add_option("--sort-by", options->sort_by,
-                   "Sort by this column, or member of -o json such as "
-                   "request.batch; --sort-by=-KEY sorts falling")
-      ->option_text("KEY");
+  AddTextOption(command, "--sort-by", "KEY", &options->sort_by,
+                "Sort by this column, or member of -o json such as "
+                "request.batch; --sort-by=-KEY sorts falling");
   command
       ->add_option("--filter", options->filters,
                    "Only entries whose column or member is this; repeat to "

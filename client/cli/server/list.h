@@ -7,9 +7,7 @@
 //   AddList(app.add_subcommand("jobs", "List the jobs"), server,
 //           {.columns = {Plain("JOB", "id"), Age("BEGAN", "created_ms")},
 //            .id = "id",
-//            .fetch = [](Connection& c, v1::ListRequest page) {
-//              return Entries(...);
-//            }},
+//            .fetch = Fetch(&Stub::ListJobs, &v1::ListJobsResponse::jobs)},
 //           chosen);
 
 #include <functional>
@@ -30,6 +28,8 @@ struct Column {
   std::string member;  // "request.network"; what is sorted and filtered by
   std::function<std::string(const Json& entry)> text;
   bool wide = false;  // only with -o wide
+  // With -o wide instead of `text`, if given.
+  std::function<std::string(const Json& entry)> wide_text = {};
 };
 
 // The member as it is; "-" if it is missing, null or empty.
@@ -43,7 +43,7 @@ Column Planned();
 // The number of elements.
 Column Count(std::string header, std::string member);
 // A device kind by its short name; the whole one with -o wide.
-std::vector<Column> Kind(std::string header, std::string member);
+Column Kind(std::string header, std::string member);
 Column Wide(Column column);
 
 struct List {

@@ -207,10 +207,8 @@ std::string WhoAmI() {
 }
 
 void AddReasonOption(CLI::App* command, std::string* reason) {
-  command
-      ->add_option("--reason", *reason,
-                   "Why, for the record that `ucudnn history` shows")
-      ->option_text("TEXT");
+  AddTextOption(command, "--reason", "TEXT", reason,
+                "Why, for the record that `ucudnn history` shows");
 }
 
 }  // namespace ucudnn::ctl

@@ -24,10 +24,7 @@ List Networks() {
                   Plain("FORMAT", "format"), Count("CONVOLUTIONS", "layers"),
                   Age("UPDATED", "updated_ms")},
       .id = "name",
-      .fetch = [](Connection& connection, v1::ListRequest page) {
-        return Entries(connection, &Stub::ListNetworks,
-                       &v1::ListNetworksResponse::networks, std::move(page));
-      }};
+      .fetch = Fetch(&Stub::ListNetworks, &v1::ListNetworksResponse::networks)};
 }
 
 struct PutOptions {
@@ -94,10 +91,7 @@ List Steps() {
                       Count("KINDS", "kinds"), Plain("PUT BY", "put_by"),
                       Age("UPDATED", "updated_ms")},
           .id = "name",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListSteps,
-                           &v1::ListStepsResponse::steps, std::move(page));
-          }};
+          .fetch = Fetch(&Stub::ListSteps, &v1::ListStepsResponse::steps)};
 }
 
 std::string StepText(const v1::Step& step) {
@@ -171,9 +165,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   put->add_option("FILE", options->path, "The ONNX or CSV file")->required();
   AddInputShapeOption(put, &options->shapes);
   AddOutputOption(put, &options->format);
-  put->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return Put(server, *options); };
-  });
+  OnChosen(put, chosen, [&server, options] { return Put(server, *options); });
   const auto conversion = std::make_shared<ConvertOptions>();
   CLI::App* convert = networks->add_subcommand(
       "convert",
@@ -184,9 +176,7 @@ void AddNetworkCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   convert->add_option("CSV", conversion->to,
                       "Output file; default: standard output");
   AddInputShapeOption(convert, &conversion->shapes);
-  convert->callback([conversion, chosen] {
-    *chosen = [conversion] { return Convert(*conversion); };
-  });
+  OnChosen(convert, chosen, [conversion] { return Convert(*conversion); });
 }
 
 void AddStepCommands(CLI::App& app, const Server& server, Chosen* chosen) {
@@ -207,17 +197,14 @@ void AddStepCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       ->required();
   put_command->add_option("FILE", put->path, "The JSON file")->required();
   AddOutputOption(put_command, &put->format);
-  put_command->callback([&server, put, chosen] {
-    *chosen = [&server, put] { return PutStep(server, *put); };
-  });
+  OnChosen(put_command, chosen,
+           [&server, put] { return PutStep(server, *put); });
   const auto shown = std::make_shared<StepOptions>();
   CLI::App* show = steps->add_subcommand(
       "show", "Show one step: its times and peaks by kind and batch");
   show->add_option("STEP", shown->name, "Its name")->required();
   AddOutputOption(show, &shown->format);
-  show->callback([&server, shown, chosen] {
-    *chosen = [&server, shown] { return ShowStep(server, *shown); };
-  });
+  OnChosen(show, chosen, [&server, shown] { return ShowStep(server, *shown); });
 }
 
 }  // namespace ucudnn::ctl

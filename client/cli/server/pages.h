@@ -73,6 +73,16 @@ Result<nlohmann::ordered_json> Entries(
   return array;
 }
 
+// What fetches the entries of a list (list.h).
+template <class Response, class Entry>
+auto Fetch(Connection::Method<v1::ListRequest, Response> list,
+           const google::protobuf::RepeatedPtrField<Entry>& (
+               Response::*entries)() const) {
+  return [=](Connection& connection, v1::ListRequest page) {
+    return Entries(connection, list, entries, std::move(page));
+  };
+}
+
 }  // namespace ucudnn::ctl
 
 #endif  // UCUDNN_CLIENT_CLI_SERVER_PAGES_H_

@@ -62,16 +62,12 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
   CLI::App* source =
       command->add_option_group("source", "One of --network and --step");
   source->require_option(1);
-  source
-      ->add_option("--network", options->network,
-                   "A registered network; see `ucudnn networks put`")
-      ->option_text("NETWORK");
+  AddTextOption(source, "--network", "NETWORK", &options->network,
+                "A registered network; see `ucudnn networks put`");
   CLI::Option* step =
-      source
-          ->add_option("--step", options->step,
-                       "A framework's training step; see `ucudnn steps put`: "
-                       "plans shares and, with --memory-budget, budgets")
-          ->option_text("STEP");
+      AddTextOption(source, "--step", "STEP", &options->step,
+                    "A framework's training step; see `ucudnn steps put`: "
+                    "plans shares and, with --memory-budget, budgets");
   command
       ->add_flag("--all-ranks", options->all_ranks,
                  "Every rank gets images; for steps")
@@ -100,10 +96,8 @@ void AddPlanOptions(CLI::App* command, RequestOptions* options) {
       "Device memory of all ranks, such as 12GiB, or of each, such as "
       "6GiB,2GiB: plans shares and whole training iterations within it, see "
       "docs/memory.md; 0: all that the device has");
-  command
-      ->add_option("--memory-policy", options->memory_policy,
-                   "As solve memory --policy, except all")
-      ->option_text("NAME")
+  AddTextOption(command, "--memory-policy", "NAME", &options->memory_policy,
+                "As solve memory --policy, except all")
       ->needs(budget)
       ->capture_default_str();
   command
@@ -390,10 +384,7 @@ List Plans() {
                       Duration("UNDIVIDED", "undivided_us"),
                       Age("CREATED", "created_ms")},
           .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListPlans,
-                           &v1::ListPlansResponse::plans, std::move(page));
-          }};
+          .fetch = Fetch(&Stub::ListPlans, &v1::ListPlansResponse::plans)};
 }
 
 std::string SizeText(bool known, std::int64_t bytes) {
@@ -470,21 +461,18 @@ void AddPlanCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   CLI::App* plan = app.add_subcommand(
       "plan", "Make the optimal plan for a network, measuring what is missing");
   AddPlanOptions(plan, to_plan.get());
-  plan->add_option(
-          "--save", to_plan->save,
-          "Also write the plan to this file; jobs take it as UCUDNN_PLAN_FILE")
-      ->option_text("FILE");
-  plan->callback([&server, to_plan, chosen] {
-    *chosen = [&server, to_plan] { return MakePlan(server, *to_plan); };
-  });
+  AddTextOption(
+      plan, "--save", "FILE", &to_plan->save,
+      "Also write the plan to this file; jobs take it as UCUDNN_PLAN_FILE");
+  OnChosen(plan, chosen,
+           [&server, to_plan] { return MakePlan(server, *to_plan); });
 
   const auto to_measure = std::make_shared<RequestOptions>();
   CLI::App* measure = app.add_subcommand(
       "measure", "Measure what a plan would need, without making it");
   AddPlanOptions(measure, to_measure.get());
-  measure->callback([&server, to_measure, chosen] {
-    *chosen = [&server, to_measure] { return Measure(server, *to_measure); };
-  });
+  OnChosen(measure, chosen,
+           [&server, to_measure] { return Measure(server, *to_measure); });
 
   CLI::App* plans = app.add_subcommand("plans", "List the plans, newest first");
   AddList(plans, server, Plans(), chosen);

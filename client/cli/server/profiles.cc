@@ -29,26 +29,19 @@ namespace ucudnn::ctl {
 namespace {
 
 List Profiles() {
-  List list;
-  list.columns = Kind("KIND", "id");
-  for (Column& column : std::vector<Column>{
-           Plain("PROBLEMS", "problems"),
-           Plain("MEASUREMENTS", "points"),
-           Plain("STALE", "stale_points"),
-           Age("LAST MEASURED", "last_measured_ms"),
-           {"UNDER", "drivers", [](const Json& profile) {
-              const auto drivers =
-                  profile["drivers"].get<std::vector<std::string>>();
-              return fmt::format("{}", fmt::join(drivers, "; "));
-            }}}) {
-    list.columns.push_back(std::move(column));
-  }
-  list.id = "id";
-  list.fetch = [](Connection& connection, v1::ListRequest page) {
-    return Entries(connection, &Stub::ListProfiles,
-                   &v1::ListProfilesResponse::profiles, std::move(page));
+  const auto under = [](const Json& profile) {
+    const auto drivers = profile["drivers"].get<std::vector<std::string>>();
+    return fmt::format("{}", fmt::join(drivers, "; "));
   };
-  return list;
+  return {
+      .columns = {Kind("KIND", "id"),
+                  Plain("PROBLEMS", "problems"),
+                  Plain("MEASUREMENTS", "points"),
+                  Plain("STALE", "stale_points"),
+                  Age("LAST MEASURED", "last_measured_ms"),
+                  {"UNDER", "drivers", under}},
+      .id = "id",
+      .fetch = Fetch(&Stub::ListProfiles, &v1::ListProfilesResponse::profiles)};
 }
 
 struct ExportOptions {
@@ -290,14 +283,12 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   const auto to = std::make_shared<ExportOptions>();
   CLI::App* out = profiles->add_subcommand(
       "export", "Write what was measured as CSV that import and solve read");
-  out->add_option("--kind", to->kind,
-                  "Of this kind of device; all unless given")
-      ->option_text("KIND");
-  out->add_option("--network", to->network,
-                  "Of this registered network, by its layers, so that solve "
-                  "plans it; unless given, of every convolution and every "
-                  "network's other tasks once")
-      ->option_text("NETWORK");
+  AddTextOption(out, "--kind", "KIND", &to->kind,
+                "Of this kind of device; all unless given");
+  AddTextOption(out, "--network", "NETWORK", &to->network,
+                "Of this registered network, by its layers, so that solve "
+                "plans it; unless given, of every convolution and every "
+                "network's other tasks once");
   out->add_flag("--stale", to->stale,
                 "Also what was measured under a driver that no device online "
                 "of the kind has now, which no plan is made from");
@@ -305,10 +296,8 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
                 "Instead of the measurements the kind's device model, as JSON "
                 "that solve memory --device-model reads");
   out->add_option("FILE", to->path, "The file; standard output unless given");
-  out->callback([&server, to, chosen] {
-    *chosen = [&server, to] {
-      return to->device_model ? ExportModel(server, *to) : Export(server, *to);
-    };
+  OnChosen(out, chosen, [&server, to] {
+    return to->device_model ? ExportModel(server, *to) : Export(server, *to);
   });
   const auto from = std::make_shared<ImportOptions>();
   CLI::App* in = profiles->add_subcommand(
@@ -317,31 +306,23 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
                  "The file, plain or gzip: measurements as CSV, or a device "
                  "model as JSON")
       ->required();
-  in->add_option("--network", from->network,
-                 "The network's file, CSV or ONNX: for profiles that do not "
-                 "tell each layer's convolution in a column 'problem'")
-      ->option_text("FILE");
-  in->add_option("--kind", from->kind,
-                 "The kind of the file's device, such as 'NVIDIA "
-                 "H200/132u/139GiB/cudnn-9.19', where it names it otherwise")
-      ->option_text("KIND");
-  in->add_option_function<std::string>(
-        "--complete-up-to",
-        [from](const std::string& text) {
-          const auto size = ParseBytes(text);
-          if (!size) {
-            throw CLI::ValidationError("--complete-up-to",
-                                       size.error().message);
-          }
-          from->complete = *size;
-        },
-        "The file has every algorithm that needs no more workspace than "
-        "this, so that plans need not wait for more measurements")
+  AddTextOption(in, "--network", "FILE", &from->network,
+                "The network's file, CSV or ONNX: for profiles that do not "
+                "tell each layer's convolution in a column 'problem'");
+  AddTextOption(in, "--kind", "KIND", &from->kind,
+                "The kind of the file's device, such as 'NVIDIA "
+                "H200/132u/139GiB/cudnn-9.19', where it names it otherwise");
+  const auto read_size = [from](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(from->complete, ParseBytes(text));
+    return {};
+  };
+  AddReadOption(
+      in, "--complete-up-to", read_size,
+      "The file has every algorithm that needs no more workspace than "
+      "this, so that plans need not wait for more measurements")
       ->option_text("SIZE");
   AddOutputOption(in, &from->format);
-  in->callback([&server, from, chosen] {
-    *chosen = [&server, from] { return Import(server, *from); };
-  });
+  OnChosen(in, chosen, [&server, from] { return Import(server, *from); });
 }
 
 }  // namespace ucudnn::ctl

@@ -64,9 +64,8 @@ void AddPruneCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       "Only tell what would be removed");
   AddReasonOption(prune, request->mutable_reason());
   AddOutputOption(prune, &options->output);
-  prune->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return Prune(server, *options); };
-  });
+  OnChosen(prune, chosen,
+           [&server, options] { return Prune(server, *options); });
 }
 
 }  // namespace ucudnn::ctl

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "client/cli/server/names.h"
@@ -39,7 +38,7 @@ Status Remove(const Server& server, const Removable& removable,
 
 }  // namespace
 
-void AddRemove(CLI::App* list, const Server& server, Removable removable,
+void AddRemove(CLI::App* list, const Server& server, const Removable& removable,
                Chosen* chosen) {
   const auto options = std::make_shared<RemoveOptions>();
   CLI::App* remove = list->add_subcommand(
@@ -50,12 +49,9 @@ void AddRemove(CLI::App* list, const Server& server, Removable removable,
                    fmt::format("The {}s", removable.what))
       ->required();
   AddReasonOption(remove, &options->reason);
-  remove->callback(
-      [&server, removable = std::move(removable), options, chosen] {
-        *chosen = [&server, removable, options] {
-          return Remove(server, removable, *options);
-        };
-      });
+  OnChosen(remove, chosen, [&server, removable, options] {
+    return Remove(server, removable, *options);
+  });
 }
 
 }  // namespace ucudnn::ctl

@@ -20,7 +20,7 @@ struct Removable {
 };
 
 // Adds `rm` to the command that lists such things.
-void AddRemove(CLI::App* list, const Server& server, Removable removable,
+void AddRemove(CLI::App* list, const Server& server, const Removable& removable,
                Chosen* chosen);
 
 }  // namespace ucudnn::ctl

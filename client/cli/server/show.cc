@@ -74,10 +74,10 @@ std::string NetworkText(const v1::Network& network) {
     const std::string images =
         layer.images() > 1 ? fmt::format("{} of ", layer.images()) : "";
     table.AddRow({layer.name(), std::to_string(layer.channels()),
-                  images + Joined(layer.input()), std::to_string(layer.filters()),
-                  Joined(layer.filter()), Joined(layer.padding()),
-                  Joined(layer.stride()), Joined(layer.dilation()),
-                  std::to_string(layer.groups()),
+                  images + Joined(layer.input()),
+                  std::to_string(layer.filters()), Joined(layer.filter()),
+                  Joined(layer.padding()), Joined(layer.stride()),
+                  Joined(layer.dilation()), std::to_string(layer.groups()),
                   layer.transposed() ? "yes" : "no"});
   }
   return fmt::format("network {}, revision {}, from {}\n\n{}", network.name(),
@@ -145,34 +145,21 @@ Status Show(const Server& server, const std::string& what,
             const std::string& text, OutputFormat format) {
   UCUDNN_ASSIGN_OR_RETURN(const auto connection, server.Connect());
   UCUDNN_ASSIGN_OR_RETURN(const std::string id, IdOf(*connection, what, text));
-  if (what == "node") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Agent agent,
-                            connection->Call(&Stub::GetAgent, ById(id)));
-    return Print(format, ToJson(agent), [&] { return FieldsText(agent); });
-  }
-  if (what == "device") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Device device,
-                            connection->Call(&Stub::GetDevice, ById(id)));
-    return Print(format, ToJson(device), [&] { return FieldsText(device); });
-  }
-  if (what == "network") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Network network,
-                            connection->Call(&Stub::GetNetwork, ById(id)));
-    return Print(format, ToJson(network), [&] { return NetworkText(network); });
-  }
+  const auto print = [&](const auto& found, const auto& text_of) -> Status {
+    if (!found) return tl::unexpected<Error>(found.error());
+    return Print(format, ToJson(*found), [&] { return text_of(*found); });
+  };
+  const auto get = [&](const auto& call) {
+    return connection->Call(call, ById(id));
+  };
+  if (what == "node") return print(get(&Stub::GetAgent), FieldsText);
+  if (what == "device") return print(get(&Stub::GetDevice), FieldsText);
+  if (what == "network") return print(get(&Stub::GetNetwork), NetworkText);
   if (what == "profile") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Profile profile,
-                            WholeProfile(*connection, id));
-    return Print(format, ToJson(profile), [&] { return ProfileText(profile); });
+    return print(WholeProfile(*connection, id), ProfileText);
   }
-  if (what == "job") {
-    UCUDNN_ASSIGN_OR_RETURN(const v1::Job job,
-                            connection->Call(&Stub::GetJob, ById(id)));
-    return Print(format, ToJson(job), [&] { return JobText(job); });
-  }
-  UCUDNN_ASSIGN_OR_RETURN(const v1::Plan plan,
-                          connection->Call(&Stub::GetPlan, ById(id)));
-  return Print(format, ToJson(plan), [&] { return PlanText(plan); });
+  if (what == "job") return print(get(&Stub::GetJob), JobText);
+  return print(get(&Stub::GetPlan), PlanText);
 }
 
 struct Thing {
@@ -208,10 +195,8 @@ void AddShowCommands(CLI::App& app, const Server& server, Chosen* chosen) {
     CLI::App* command = show->add_subcommand(thing.what, thing.help);
     command->add_option(thing.id, *id, "Its id or name")->required();
     AddOutputOption(command, format.get());
-    command->callback([&server, what = thing.what, id, format, chosen] {
-      *chosen = [&server, what, id, format] {
-        return Show(server, what, *id, *format);
-      };
+    OnChosen(command, chosen, [&server, what = thing.what, id, format] {
+      return Show(server, what, *id, *format);
     });
   }
 }

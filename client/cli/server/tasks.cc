@@ -26,18 +26,13 @@ struct TaskFilters {
 
 List Tasks(const std::shared_ptr<TaskFilters>& filters) {
   List list;
-  list.columns = {Plain("TASK", "id"), Plain("STATE", "state")};
-  for (Column& column : Kind("KIND", "kind")) {
-    list.columns.push_back(std::move(column));
-  }
-  for (Column& column : std::vector<Column>{
-           Plain("PROBLEM", "problem"), Plain("BATCH", "batch"),
-           Plain("DEVICE", "device_id"), Plain("TRIES", "attempts"),
-           Age("REQUESTED", "created_ms"), Plain("WHY", "error"),
-           Wide(Plain("FOR", "asked_by")), Wide(Plain("GOAL", "goal")),
-           Wide(Age("ENDED", "finished_ms"))}) {
-    list.columns.push_back(std::move(column));
-  }
+  list.columns = {
+      Plain("TASK", "id"),         Plain("STATE", "state"),
+      Kind("KIND", "kind"),        Plain("PROBLEM", "problem"),
+      Plain("BATCH", "batch"),     Plain("DEVICE", "device_id"),
+      Plain("TRIES", "attempts"),  Age("REQUESTED", "created_ms"),
+      Plain("WHY", "error"),       Wide(Plain("FOR", "asked_by")),
+      Wide(Plain("GOAL", "goal")), Wide(Age("ENDED", "finished_ms"))};
   list.id = "id";
   list.fetch = [filters](Connection& connection,
                          v1::ListRequest request) -> Result<Json> {
@@ -82,24 +77,18 @@ List Campaigns() {
                       Age("BEGAN", "created_ms"),
                       Plain("WHY", "cancelled_why")},
           .id = "id",
-          .fetch =
-              [](Connection& connection, v1::ListRequest page) {
-                return Entries(connection, &Stub::ListCampaigns,
-                               &v1::ListCampaignsResponse::campaigns,
-                               std::move(page));
-              },
+          .fetch = Fetch(&Stub::ListCampaigns,
+                         &v1::ListCampaignsResponse::campaigns),
           .states = {"running", "finished", "cancelled"}};
 }
 
 List History() {
-  return {.columns = {Age("WHEN", "made_ms"), Plain("WHO", "who"),
-                      Plain("WHAT", "what"), Plain("OBJECT", "object"),
-                      Plain("WHY", "reason"), Plain("OUTCOME", "outcome")},
-          .id = "id",
-          .fetch = [](Connection& connection, v1::ListRequest page) {
-            return Entries(connection, &Stub::ListActions,
-                           &v1::ListActionsResponse::actions, std::move(page));
-          }};
+  return {
+      .columns = {Age("WHEN", "made_ms"), Plain("WHO", "who"),
+                  Plain("WHAT", "what"), Plain("OBJECT", "object"),
+                  Plain("WHY", "reason"), Plain("OUTCOME", "outcome")},
+      .id = "id",
+      .fetch = Fetch(&Stub::ListActions, &v1::ListActionsResponse::actions)};
 }
 
 struct CancelOptions {
@@ -156,13 +145,12 @@ void AddCancelCommand(CLI::App& app, const Server& server, Chosen* chosen) {
       ->add_option("--task", options->tasks, "These tasks; see `ucudnn tasks`")
       ->check(CLI::Range(std::int64_t{1}, kMaxCount))
       ->option_text("TASK...");
-  target->add_option("--kind", options->kind, "All open tasks of this kind")
-      ->option_text("KIND");
+  AddTextOption(target, "--kind", "KIND", &options->kind,
+                "All open tasks of this kind");
   AddReasonOption(cancel, &options->reason);
   AddOutputOption(cancel, &options->output);
-  cancel->callback([&server, options, chosen] {
-    *chosen = [&server, options] { return Cancel(server, *options); };
-  });
+  OnChosen(cancel, chosen,
+           [&server, options] { return Cancel(server, *options); });
 }
 
 }  // namespace
@@ -178,8 +166,8 @@ void AddTaskCommands(CLI::App& app, const Server& server, Chosen* chosen) {
       ->check(CLI::IsMember(
           {"pending", "running", "expired", "done", "failed", "cancelled"}))
       ->option_text("STATE");
-  tasks->add_option("--kind", filters->kind, "Only tasks of this kind")
-      ->option_text("KIND");
+  AddTextOption(tasks, "--kind", "KIND", &filters->kind,
+                "Only tasks of this kind");
   tasks
       ->add_option("--campaign", filters->campaign,
                    "Only what this campaign needs")

@@ -165,34 +165,26 @@ void AddAllocateCommand(CLI::App& app, Chosen* chosen) {
   CLI::App* command =
       app.add_subcommand("allocate", "Allot free devices to jobs, from files");
   auto options = std::make_shared<AllocateOptions>();
-  command
-      ->add_option("--jobs", options->jobs,
-                   "The jobs, TOML or JSON (docs/allocation.md)")
-      ->option_text("FILE")
+  AddTextOption(command, "--jobs", "FILE", &options->jobs,
+                "The jobs, TOML or JSON (docs/allocation.md)")
       ->required();
-  command
-      ->add_option("--devices", options->devices,
-                   "The free devices of each kind, which are devices of the "
-                   "profiles")
-      ->option_text("KIND=COUNT[,...]")
+  AddTextOption(command, "--devices", "KIND=COUNT[,...]", &options->devices,
+                "The free devices of each kind, which are devices of the "
+                "profiles")
       ->required();
   command
       ->add_option("--profile", options->profiles,
                    "Measurements, CSV or gzipped CSV; several files are one")
       ->option_text("FILE...")
       ->required();
-  command
-      ->add_option_function<std::string>(
-          "--goal",
-          [options](const std::string& text) {
-            const auto goal = ParseAllotGoal(text);
-            if (!goal) {
-              throw CLI::ValidationError("--goal", goal.error().message);
-            }
-            options->goal = *goal;
-          },
-          "What is largest: the least share (share, unless given) or the sum "
-          "of all shares (throughput), both weighted")
+  const auto read_goal = [options](const std::string& text) -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(options->goal, ParseAllotGoal(text));
+    return {};
+  };
+  AddReadOption(
+      command, "--goal", read_goal,
+      "What is largest: the least share (share, unless given) or the sum "
+      "of all shares (throughput), both weighted")
       ->option_text("GOAL");
   command
       ->add_option("--time-limit", options->time_limit,
@@ -207,9 +199,7 @@ void AddAllocateCommand(CLI::App& app, Chosen* chosen) {
       ->check(CLI::IsMember({"slurm", "kubernetes"}))
       ->option_text("FOR");
   AddOutputOption(command, &options->output);
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunAllocate(*options); };
-  });
+  OnChosen(command, chosen, [options] { return RunAllocate(*options); });
 }
 
 }  // namespace ucudnn::ctl

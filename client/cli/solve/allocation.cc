@@ -79,11 +79,9 @@ void AddSolveAllocation(CLI::App* solve, Chosen* chosen) {
       "allocation",
       "Give buffers of known lifetimes offsets in the smallest pool");
   auto options = std::make_shared<AllocationArguments>();
-  command
-      ->add_option("--buffers", options->buffers,
-                   "Lifetimes and sizes: CSV with id, lower, upper and size; a "
-                   "buffer is live from lower until before upper")
-      ->option_text("FILE")
+  AddTextOption(command, "--buffers", "FILE", &options->buffers,
+                "Lifetimes and sizes: CSV with id, lower, upper and size; a "
+                "buffer is live from lower until before upper")
       ->required();
   AddBytesOption(command, "--capacity", &options->capacity,
                  "The most that the pool may have; a pool within it is then "
@@ -102,9 +100,7 @@ void AddSolveAllocation(CLI::App* solve, Chosen* chosen) {
                    "(id,offset)")
       ->check(CLI::IsMember({"table", "json", "yaml", "csv"}))
       ->option_text("FORMAT");
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunAllocation(*options); };
-  });
+  OnChosen(command, chosen, [options] { return RunAllocation(*options); });
 }
 
 }  // namespace ucudnn::ctl

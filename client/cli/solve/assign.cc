@@ -102,22 +102,16 @@ void AddSolveAssign(CLI::App* solve, Chosen* chosen) {
                             "Divide a mini-batch among unlike GPUs so that the "
                             "slowest takes the least time");
   auto options = std::make_shared<AssignOptions>();
-  command
-      ->add_option("--times", options->times,
-                   "Iteration times: CSV with gpu, batch and time_us or "
-                   "ms_per_iteration")
-      ->option_text("FILE")
+  AddTextOption(command, "--times", "FILE", &options->times,
+                "Iteration times: CSV with gpu, batch and time_us or "
+                "ms_per_iteration")
       ->required();
   AddBatchOption(command, &options->batch);
-  command
-      ->add_option("--model", options->model,
-                   "The model to use, if the file has several")
-      ->option_text("NAME");
+  AddTextOption(command, "--model", "NAME", &options->model,
+                "The model to use, if the file has several");
   AddGeneralSolverOptions(command, &options->solver);
   AddOutputOption(command, &options->output);
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunAssign(*options); };
-  });
+  OnChosen(command, chosen, [options] { return RunAssign(*options); });
 }
 
 }  // namespace ucudnn::ctl

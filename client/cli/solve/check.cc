@@ -51,14 +51,10 @@ void AddCheckCommand(CLI::App& app, Chosen* chosen) {
       ->add_option("FILE", options->plan,
                    "What `ucudnn solve memory|joint -o json` printed")
       ->required();
-  command
-      ->add_option("--graph", options->graph,
-                   "The training graph (--graph-out), unless FILE has it")
-      ->option_text("FILE");
+  AddTextOption(command, "--graph", "FILE", &options->graph,
+                "The training graph (--graph-out), unless FILE has it");
   AddOutputOption(command, &options->output);
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunCheck(*options); };
-  });
+  OnChosen(command, chosen, [options] { return RunCheck(*options); });
 }
 
 }  // namespace ucudnn::ctl

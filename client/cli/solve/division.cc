@@ -80,12 +80,10 @@ void AddSolveWr(CLI::App* solve, Chosen* chosen) {
       "wr", "Divide mini-batches under a workspace limit for each kernel");
   auto options = std::make_shared<ProfileOptions>();
   AddProfileOptions(command, options.get());
-  command->callback([options, chosen] {
-    *chosen = [options]() -> Status {
-      UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(*options));
-      return PrintPlan(kernels, SolveWr(kernels, RequestOf(*options)),
-                       options->output);
-    };
+  OnChosen(command, chosen, [options]() -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(*options));
+    return PrintPlan(kernels, SolveWr(kernels, RequestOf(*options)),
+                     options->output);
   });
 }
 
@@ -96,15 +94,13 @@ void AddSolveWd(CLI::App* solve, Chosen* chosen) {
   auto solver = std::make_shared<GeneralSolver>();
   AddProfileOptions(command, options.get());
   AddGeneralSolverOptions(command, solver.get());
-  command->callback([options, solver, chosen] {
-    *chosen = [options, solver]() -> Status {
-      UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(*options));
-      const Divide divide = [&](Fronts fronts, Bytes limit) {
-        return DivideAndConsult(*solver, kernels, fronts, limit);
-      };
-      return PrintPlan(kernels, SolveWd(kernels, RequestOf(*options), divide),
-                       options->output);
+  OnChosen(command, chosen, [options, solver]() -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(const Profile kernels, ReadKernels(*options));
+    const Divide divide = [&](Fronts fronts, Bytes limit) {
+      return DivideAndConsult(*solver, kernels, fronts, limit);
     };
+    return PrintPlan(kernels, SolveWd(kernels, RequestOf(*options), divide),
+                     options->output);
   });
 }
 

@@ -119,11 +119,9 @@ Result<IlpSolution> SolveByGlpk(const IlpProblem& problem,
 }  // namespace
 
 void AddGeneralSolverOptions(CLI::App* command, GeneralSolver* solver) {
-  command
-      ->add_option("--write-lp", solver->lp_file,
-                   "Also write the papers' integer programme, in CPLEX LP "
-                   "format with microseconds")
-      ->option_text("FILE");
+  AddTextOption(command, "--write-lp", "FILE", &solver->lp_file,
+                "Also write the papers' integer programme, in CPLEX LP "
+                "format with microseconds");
   command
       ->add_option_function<std::string>(
           "--solver",

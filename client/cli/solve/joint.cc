@@ -114,10 +114,8 @@ void AddSolveJoint(CLI::App* solve, const ModelOfKind& model_of_kind,
       ->option_text("N")
       ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()))
       ->capture_default_str();
-  command->callback([options, model_of_kind, chosen] {
-    *chosen = [options, model_of_kind] {
-      return RunJoint(*options, model_of_kind);
-    };
+  OnChosen(command, chosen, [options, model_of_kind] {
+    return RunJoint(*options, model_of_kind);
   });
 }
 

@@ -133,12 +133,10 @@ Status WriteSideFiles(const SolveMemoryOptions& options,
 
 void AddGraphOption(CLI::App* command, std::string* graph) {
   CLI::Option* option =
-      command
-          ->add_option("--graph", *graph,
-                       "Plan this training graph with its costs and link, as "
-                       "--graph-out and ucudnn-train write it, instead "
-                       "of --network, --batch and --device-model")
-          ->option_text("FILE");
+      AddTextOption(command, "--graph", "FILE", graph,
+                    "Plan this training graph with its costs and link, as "
+                    "--graph-out and ucudnn-train write it, instead "
+                    "of --network, --batch and --device-model");
   for (const char* name : {"--network", "--batch", "--device-model"}) {
     command->get_option(name)->required(false)->excludes(option);
   }
@@ -181,11 +179,9 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                                fmt::join(DeviceModelPresets(), ", ")))
       ->option_text("NAME|FILE|KIND");
   CLI::Option* profile =
-      command
-          ->add_option("--profile", options->profile,
-                       "Measurements, as CSV or gzipped CSV; the device model "
-                       "estimates the times that it lacks")
-          ->option_text("FILE");
+      AddTextOption(command, "--profile", "FILE", &options->profile,
+                    "Measurements, as CSV or gzipped CSV; the device model "
+                    "estimates the times that it lacks");
   AddBytesOption(command, "--budget", &problem.request.budget,
                  "Device memory for the iteration; default: the device "
                  "model's");
@@ -205,21 +201,14 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
       ->option_text("M")
       ->check(CLI::Range(1, kMaxMemoryGpus))
       ->capture_default_str();
-  command
-      ->add_option(
-          "--timeline", options->timeline,
-          "Write the plan, or the fastest of several, as a Chrome trace")
-      ->option_text("FILE");
-  command
-      ->add_option("--graph-out", options->graph_out,
-                   "Write the training graph with its costs, as JSON")
-      ->option_text("FILE");
+  AddTextOption(command, "--timeline", "FILE", &options->timeline,
+                "Write the plan, or the fastest of several, as a Chrome trace");
+  AddTextOption(command, "--graph-out", "FILE", &options->graph_out,
+                "Write the training graph with its costs, as JSON");
   command->get_option("--split")->excludes(profile);
   AddGraphOption(command, &options->graph);
-  command->callback([options, model_of_kind, chosen] {
-    *chosen = [options, model_of_kind] {
-      return RunMemory(*options, model_of_kind);
-    };
+  OnChosen(command, chosen, [options, model_of_kind] {
+    return RunMemory(*options, model_of_kind);
   });
 }
 

@@ -42,9 +42,7 @@ void AddSolvePareto(CLI::App* solve, Chosen* chosen) {
       "List one kernel's divisions that none beats in time and workspace");
   auto options = std::make_shared<ProfileOptions>();
   AddProfileOptions(command, options.get());
-  command->callback([options, chosen] {
-    *chosen = [options] { return RunPareto(*options); };
-  });
+  OnChosen(command, chosen, [options] { return RunPareto(*options); });
 }
 
 }  // namespace ucudnn::ctl

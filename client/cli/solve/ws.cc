@@ -48,8 +48,7 @@ void AddSolveWs(CLI::App* solve, Chosen* chosen) {
   auto options = std::make_shared<WsOptions>();
   AddProfileOptions(command, &options->profile, &options->network);
   AddInputShapeOption(command, &options->shapes);
-  command->callback(
-      [options, chosen] { *chosen = [options] { return RunWs(*options); }; });
+  OnChosen(command, chosen, [options] { return RunWs(*options); });
 }
 
 }  // namespace ucudnn::ctl

@@ -51,13 +51,13 @@ Result<MeasuredPoint> PointFrom(const Json& json) {
 Status AddComplete(const Json& json, const std::string& path,
                    std::map<BatchSize, Bytes>* complete) {
   JsonObject object(json, path);
-  std::int64_t batch = 0;
-  std::int64_t workspace = 0;
-  object.Read("batch", 1, kMaxBatchSize.count(), &batch);
-  object.Read("max_workspace_bytes", 0, kMaxCount, &workspace);
+  BatchSize batch;
+  Bytes workspace;
+  object.Read("batch", BatchSize(1), kMaxBatchSize, &batch);
+  object.Read("max_workspace_bytes", Bytes(0), Bytes(kMaxCount), &workspace);
   UCUDNN_RETURN_IF_ERROR(object.status());
-  Bytes& most = (*complete)[BatchSize(batch)];
-  most = std::max(most, Bytes(workspace));
+  Bytes& most = (*complete)[batch];
+  most = std::max(most, workspace);
   return {};
 }
 
@@ -67,13 +67,13 @@ Result<KnownElsewhere> ParseProblemProfile(std::string_view text) {
   UCUDNN_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   JsonObject object(json, "");
   KnownElsewhere known;
-  object.ReadEach(
-      "measurements", [&](const Json& row, const std::string& path) -> Status {
-        auto point = PointFrom(row);
-        if (!point) return Within(path, std::move(point).error());
-        known.points.push_back(*std::move(point));
-        return {};
-      });
+  object.ReadEach("measurements",
+                  [&](const Json& row, const std::string& path) -> Status {
+                    auto point = PointFrom(row);
+                    if (!point) return Within(path, std::move(point).error());
+                    known.points.push_back(*std::move(point));
+                    return {};
+                  });
   object.ReadEach("complete", [&](const Json& row, const std::string& path) {
     return AddComplete(row, path, &known.complete);
   });

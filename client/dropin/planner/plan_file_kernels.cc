@@ -6,7 +6,6 @@
 
 #include "base/files/file.h"
 #include "base/files/json_object.h"
-#include "base/plan/plan_file.h"
 #include "base/plan/plan_json.h"
 
 namespace ucudnn {

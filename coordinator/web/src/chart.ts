@@ -62,6 +62,8 @@ export interface Drawing {
   says: string; // the same in words, for whoever does not see it
 }
 
+export type Draw = (colors: Colors, width: number) => Drawing;
+
 export class Chart {
   readonly element: HTMLElement;
   private readonly box = h('div', { class: 'chart', role: 'img' });
@@ -70,7 +72,7 @@ export class Chart {
   private readonly observer: ResizeObserver;
   private readonly dark = matchMedia('(prefers-color-scheme: dark)');
   private readonly still = matchMedia('(prefers-reduced-motion: reduce)');
-  private draw: ((colors: Colors, width: number) => Drawing) | undefined;
+  private draw: Draw | undefined;
   private drawn = '';
 
   constructor(caption = '') {
@@ -84,7 +86,7 @@ export class Chart {
   }
 
   // Shows what `draw` returns, now and whenever size or colours change.
-  show(draw: (colors: Colors, width: number) => Drawing, caption?: string): void {
+  show(draw: Draw, caption?: string): void {
     this.draw = draw;
     if (caption !== undefined) setText(this.caption, caption);
     this.render();
@@ -137,13 +139,47 @@ export function tooltip(palette: Colors): object {
   };
 }
 
-export function axis(palette: Colors, name: string): object {
+// The tooltip of what is pointed at, an element of the series' data.
+export function itemTooltip(palette: Colors, text: (index: number) => string): object {
+  return {
+    ...tooltip(palette),
+    trigger: 'item',
+    formatter: ({ dataIndex }: { dataIndex: number }) => text(dataIndex),
+  };
+}
+
+// An axis of numbers; `label` is more about its marks.
+export function axis(
+  palette: Colors,
+  name: string,
+  nameGap: number,
+  format?: (value: number) => string,
+  label: object = {},
+): object {
   return {
     name,
+    nameGap,
     nameLocation: 'middle',
     nameTextStyle: { color: palette.muted, fontSize: 12 },
-    axisLabel: { color: palette.muted, fontSize: 12, hideOverlap: true },
+    type: 'value',
+    axisLabel: {
+      color: palette.muted,
+      hideOverlap: true,
+      ...(format && { formatter: format }),
+      ...label,
+    },
     axisLine: { lineStyle: { color: palette.line } },
     splitLine: { lineStyle: { color: palette.line, opacity: 0.6 } },
+  };
+}
+
+// A dashed line across a chart, with a word on it.
+export function markLine(palette: Colors, label: object, data: object[]): object {
+  return {
+    silent: true,
+    symbol: 'none',
+    lineStyle: { color: palette.text, type: 'dashed' },
+    label: { color: palette.text, ...label },
+    data,
   };
 }

@@ -2,7 +2,7 @@
 // texts change.
 
 import { type Child, fill, h, setText } from './dom.js';
-import { counted, whole } from './format.js';
+import { ago, counted, whole } from './format.js';
 import { keepParams } from './route.js';
 
 export interface Column<T> {
@@ -12,6 +12,27 @@ export interface Column<T> {
   // What it is sorted by; absent: the column cannot be sorted.
   sort?: (row: T) => number | string;
   numeric?: boolean;
+}
+
+// A column of words or names; a dash where there is none.
+export function plain<T>(title: string, value: (row: T) => string | number): Column<T> {
+  const cell = (row: T) => (value(row) === '' ? '–' : value(row));
+  return { title, sort: value, cell };
+}
+
+export function numeric<T, V extends number | null | undefined>(
+  title: string,
+  value: (row: T) => V,
+  show: (value: V) => Child,
+): Column<T> {
+  const sort = (row: T) => value(row) ?? 0;
+  return { title, numeric: true, sort, cell: (row) => show(value(row)) };
+}
+
+// Of a Unix time in milliseconds; the newest first.
+export function age<T>(title: string, ms: (row: T) => number): Column<T> {
+  const sort = (row: T) => -ms(row);
+  return { title, numeric: true, sort, cell: (row) => ago(ms(row)) };
 }
 
 export interface TableOptions<T> {

@@ -71,7 +71,7 @@ TEST(DeviceModelJsonTest, NamesTheFieldThatItRefuses) {
             "arithmetic_tflops.FP32 is missing"},
            {Model(R"("arithmetic_tflops":-1)"), "arithmetic_tflops is -1"},
            {Model(flops + R"(,"speed":1)"),
-            "m.json: a device model has no field 'speed'"},
+            "m.json: unknown field 'speed'; accepted: algorithms"},
            {Model(flops + R"(,"duplex":1)"),
             "duplex is 1; true or false is accepted"},
            {Model(flops + R"(,"both_ways_gb_per_s":0)"),

@@ -89,19 +89,19 @@ TEST(SolveJointMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
   };
   const Json gpu = {{"device_model", "K40"}};
   const std::vector<Case> cases = {
-      {{{"gpus", 3}}, "request: gpus: 3", "an array of up to"},
-      {{{"gpus", {gpu, 1}}}, "request: gpus: [1]: 1", "an object"},
+      {{{"gpus", 3}}, "request.gpus is 3", "an array"},
+      {{{"gpus", {gpu, 1}}}, "request.gpus[1] is 1", "an object"},
       {{{"gpus", {{{"budget_bytes", 1}}}}},
-       "request: gpus: [0]: ",
+       "request.gpus[0].",
        "device_model is missing"},
       {{{"gpus", {{{"device_model", "K41"}}}}},
-       "request: gpus: [0]: device_model: \"K41\"",
+       "request.gpus[0].device_model is \"K41\"",
        "V100"},
       {{{"gpus", {{{"model", "K40"}}}}},
-       "request: gpus: [0]: unknown field 'model'",
+       "request.gpus[0]: unknown field 'model'",
        "device_model"},
       {{{"gpus", Json::array()}}, "there is no GPU", ""},
-      {{{"step", 0}}, "request: step: 0", "from 1 to"},
+      {{{"step", 0}}, "request.step is 0", "from 1 to"},
       {{{"policy", "all"}}, "request: policy: ", "best"},
   };
   for (const Case& wrong : cases) {

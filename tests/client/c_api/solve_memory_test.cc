@@ -124,7 +124,7 @@ TEST(SolveMemoryCApiTest, TakesADeviceModelOfTheCaller) {
   request["device_model"].erase("d2h_gb_per_s");
   const Answer refused = SolveMemory(test::FileText(kAlexNet), request);
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.text, AllOf(HasSubstr("request: device_model: "),
+  EXPECT_THAT(refused.text, AllOf(HasSubstr("request.device_model: "),
                                   HasSubstr("d2h_gb_per_s")));
 }
 
@@ -149,17 +149,17 @@ TEST(SolveMemoryCApiTest, NamesWhatIsWrongAndWhatIsAccepted) {
     std::string accepted;
   };
   const std::vector<Case> cases = {
-      {{{"batch", 0}}, "request: batch: 0", "from 1 to"},
-      {{{"precision", "FP31"}}, "request: precision: 'FP31'", "TF32"},
+      {{{"batch", 0}}, "request.batch is 0", "from 1 to"},
+      {{{"precision", "FP31"}}, "request.precision: 'FP31'", "TF32"},
       {{{"policy", "magic"}}, "request: policy: ", "'magic'; baseline"},
-      {{{"device_model", "K41"}}, "request: device_model: \"K41\"", "K40"},
-      {{{"device_model", 40}}, "request: device_model: 40", "or an object"},
-      {{{"allocator", 1}}, "request: allocator: 1", "\"policy\" or \"static\""},
-      {{{"fuse", "all"}}, "request: fuse: \"all\"", "\"none\" or \"paper\""},
+      {{{"device_model", "K41"}}, "request.device_model is \"K41\"", "K40"},
+      {{{"device_model", 40}}, "request.device_model is 40", "or an object"},
+      {{{"allocator", "own"}}, "request.allocator: 'own'", "\"static\""},
+      {{{"fuse", "all"}}, "request.fuse: 'all'", "\"none\" or \"paper\""},
       {{{"split", "2,2,2"}}, "request: split: depth '2'", "up to 1"},
-      {{{"time_limit_s", -1}}, "request: time_limit_s: -1", "seconds up to"},
-      {{{"sub_batch", 0}}, "request: sub_batch: 0", "from 1 to"},
-      {{{"recompute", 1}}, "request: recompute: 1", "true or false"},
+      {{{"time_limit_s", -1}}, "request.time_limit_s is -1", "from 0.001 to"},
+      {{{"sub_batch", 0}}, "request.sub_batch is 0", "from 1 to"},
+      {{{"recompute", 1}}, "request.recompute is 1", "true or false"},
       {{{"bugdet", 1}}, "unknown field 'bugdet'", "budget_bytes"},
   };
   const std::string network = test::FileText(kAlexNet);

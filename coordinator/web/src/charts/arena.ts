@@ -7,8 +7,8 @@ import type {
   CustomSeriesRenderItemParams,
 } from 'echarts';
 
-import type { Colors, Drawing } from '../chart.js';
-import { axis, tooltip } from '../chart.js';
+import type { Draw } from '../chart.js';
+import { axis, itemTooltip, markLine } from '../chart.js';
 import { bytes, counted, mark, operation, time } from '../format.js';
 import type { KernelPlan, WorkspacePlan } from '../types.js';
 import { microBatches } from '../micro_batches.js';
@@ -58,7 +58,7 @@ export function blocks(plan: WorkspacePlan): Block[] {
 
 export function arena(
   plan: WorkspacePlan,
-): (colors: Colors, width: number) => Drawing {
+): Draw {
   const all = blocks(plan);
   const end = all.at(-1)?.end ?? 0;
   const limit = plan.workspace_limit_bytes;
@@ -117,46 +117,29 @@ export function arena(
           .join(', '),
       option: {
         grid: { left: 76, right: 24, top: 24, bottom: 48 },
-        tooltip: {
-          ...tooltip(colors),
-          trigger: 'item',
-          formatter: ({ dataIndex }: { dataIndex: number }) => {
-            const block = all[dataIndex];
-            if (!block) return '';
-            const { kernel } = block;
-            return [
-              `${kernel.layer} ${operation(kernel.op)}, ${time(kernel.time_us)}`,
-              `${bytes(kernel.workspace_bytes)} from offset ${bytes(block.bottom)}`,
-              ...microBatches(kernel.micro_batches),
-            ].join('\n');
-          },
-        },
+        tooltip: itemTooltip(colors, (index) => {
+          const block = all[index];
+          if (!block) return '';
+          const { kernel } = block;
+          return [
+            `${kernel.layer} ${operation(kernel.op)}, ${time(kernel.time_us)}`,
+            `${bytes(kernel.workspace_bytes)} from offset ${bytes(block.bottom)}`,
+            ...microBatches(kernel.micro_batches),
+          ].join('\n');
+        }),
         dataZoom: [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl' }],
         xAxis: {
-          ...axis(colors, 'time in an iteration'),
-          type: 'value',
+          ...axis(colors, 'time in an iteration', 30, mark, { showMaxLabel: false }),
           min: 0,
           max: end,
-          nameGap: 30,
-          axisLabel: {
-            color: colors.muted,
-            hideOverlap: true,
-            showMaxLabel: false,
-            formatter: (value: number) => mark(value),
-          },
         },
         yAxis: {
-          ...axis(colors, 'offset'),
-          type: 'value',
+          ...axis(colors, 'offset', 58, (value) => bytes(Math.round(value)), {
+            showMaxLabel: false,
+          }),
           min: 0,
           max: top * 1.1,
           interval,
-          nameGap: 58,
-          axisLabel: {
-            color: colors.muted,
-            showMaxLabel: false,
-            formatter: (value: number) => bytes(Math.round(value)),
-          },
         },
         series: [
           {
@@ -165,17 +148,11 @@ export function arena(
             clip: true,
             encode: { x: [0, 1], y: [2, 3] },
             data: all.map((b) => [b.start, b.end, b.bottom, b.top]),
-            markLine: {
-              silent: true,
-              symbol: 'none',
-              lineStyle: { color: colors.text, type: 'dashed' },
-              label: {
-                formatter: `limit ${bytes(limit)}`,
-                color: colors.text,
-                position: 'insideEndTop',
-              },
-              data: limit > 0 && limit <= top ? [{ yAxis: limit }] : [],
-            },
+            markLine: markLine(
+              colors,
+              { formatter: `limit ${bytes(limit)}`, position: 'insideEndTop' },
+              limit > 0 && limit <= top ? [{ yAxis: limit }] : [],
+            ),
           },
         ],
       },

@@ -1,6 +1,6 @@
 // Times as bars: the undivided batch as an outline behind, the plan before it.
 
-import type { Colors, Drawing } from '../chart.js';
+import type { Draw } from '../chart.js';
 import { axis, tooltip } from '../chart.js';
 import { factor, mark, time } from '../format.js';
 
@@ -14,7 +14,7 @@ export interface Bar {
 const kRowHeight = 34;
 const kMaxRows = 24;
 
-export function bars(rows: Bar[]): (colors: Colors, width: number) => Drawing {
+export function bars(rows: Bar[]): Draw {
   return (colors, width) => {
     const height = Math.min(rows.length, kMaxRows) * kRowHeight + 60;
     const longest = Math.max(...rows.map((bar) => bar.label.length));
@@ -64,15 +64,8 @@ export function bars(rows: Bar[]): (colors: Colors, width: number) => Drawing {
               ]
             : [],
         xAxis: {
-          ...axis(colors, 'time'),
-          type: 'value',
-          nameGap: 26,
+          ...axis(colors, 'time', 26, mark),
           splitNumber: width < 480 ? 2 : 5,
-          axisLabel: {
-            color: colors.muted,
-            hideOverlap: true,
-            formatter: (value: number) => mark(value),
-          },
         },
         yAxis: {
           type: 'category',

@@ -1,8 +1,8 @@
 // Measured against predicted: by how much steps differ from the prediction, and
 // the band of three percent that plans are held to.
 
-import type { Colors, Drawing } from '../chart.js';
-import { axis, tooltip } from '../chart.js';
+import type { Draw } from '../chart.js';
+import { axis, itemTooltip } from '../chart.js';
 import { counted, mark, signedPercent, time } from '../format.js';
 
 export interface Sample {
@@ -24,7 +24,7 @@ export function ratio(sample: Sample): number {
 
 export function deviation(
   samples: Sample[],
-): (colors: Colors, width: number) => Drawing {
+): Draw {
   const groups = [...new Set(samples.map((s) => s.group))];
   const within = samples.filter((s) => Math.abs(ratio(s)) <= kBand).length;
   const furthest = Math.max(kBand * 2, ...samples.map((s) => Math.abs(ratio(s))));
@@ -40,43 +40,30 @@ export function deviation(
         .join(', '),
     option: {
       grid: { left: 68, right: 56, top: 16, bottom: 48 },
-      tooltip: {
-        ...tooltip(colors),
-        trigger: 'item',
-        formatter: ({ dataIndex }: { dataIndex: number }) => {
-          const s = samples[dataIndex];
-          if (!s) return '';
-          return (
-            `${s.name}\nmeasured ${time(s.measured)}, predicted ` +
-            `${time(s.predicted)}, ${signedPercent(ratio(s))}`
-          );
-        },
-      },
+      tooltip: itemTooltip(colors, (index) => {
+        const s = samples[index];
+        if (!s) return '';
+        return (
+          `${s.name}\nmeasured ${time(s.measured)}, predicted ` +
+          `${time(s.predicted)}, ${signedPercent(ratio(s))}`
+        );
+      }),
       xAxis: {
-        ...axis(colors, 'predicted'),
-        type: 'value',
+        ...axis(colors, 'predicted', 30, mark),
         scale: true,
         boundaryGap: ['10%', '10%'],
-        nameGap: 30,
         splitNumber: width < 480 ? 3 : 6,
-        axisLabel: {
-          color: colors.muted,
-          hideOverlap: true,
-          formatter: (value: number) => mark(value),
-        },
       },
       yAxis: {
-        ...axis(colors, 'measured − predicted'),
-        type: 'value',
+        ...axis(
+          colors,
+          'measured − predicted',
+          52,
+          (value) => signedPercent(value).replace('.0', ''),
+          { showMinLabel: false, showMaxLabel: false },
+        ),
         min: -edge,
         max: edge,
-        nameGap: 52,
-        axisLabel: {
-          color: colors.muted,
-          showMinLabel: false,
-          showMaxLabel: false,
-          formatter: (value: number) => signedPercent(value).replace('.0', ''),
-        },
       },
       series: [
         {

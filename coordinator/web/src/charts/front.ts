@@ -1,8 +1,8 @@
 // The desirable configurations of one kernel: time against workspace, with the
 // plan's limit and its choice.
 
-import type { Colors, Drawing } from '../chart.js';
-import { axis, tooltip } from '../chart.js';
+import type { Draw } from '../chart.js';
+import { axis, itemTooltip, markLine } from '../chart.js';
 import { bytes, counted, mark, time } from '../format.js';
 import type { FrontPoint } from '../types.js';
 import { microBatches } from '../micro_batches.js';
@@ -13,7 +13,7 @@ const kLeast = 16; // 2^16, 64 KiB
 export function front(
   points: FrontPoint[],
   limit: number,
-): (colors: Colors, width: number) => Drawing {
+): Draw {
   const x = (workspace: number) => Math.max(Math.log2(Math.max(workspace, 1)), kLeast);
   const chosen = points.filter((p) => p.workspace_bytes <= limit).at(-1);
   const largest = points.at(-1)?.workspace_bytes ?? 0;
@@ -26,42 +26,21 @@ export function front(
       `${bytes(chosen?.workspace_bytes ?? 0)}`,
     option: {
       grid: { left: 68, right: 24, top: 28, bottom: 48 },
-      tooltip: {
-        ...tooltip(colors),
-        trigger: 'item',
-        formatter: ({ dataIndex }: { dataIndex: number }) => {
-          const point = points[dataIndex];
-          if (!point) return '';
-          return [
-            `${time(point.time_us)} with ${bytes(point.workspace_bytes)}`,
-            ...microBatches(point.micro_batches),
-          ].join('\n');
-        },
-      },
+      tooltip: itemTooltip(colors, (index) => {
+        const point = points[index];
+        if (!point) return '';
+        return [
+          `${time(point.time_us)} with ${bytes(point.workspace_bytes)}`,
+          ...microBatches(point.micro_batches),
+        ].join('\n');
+      }),
       xAxis: {
-        ...axis(colors, 'workspace'),
-        type: 'value',
+        ...axis(colors, 'workspace', 30, (x) => (x <= kLeast ? '0' : bytes(2 ** x))),
         min: kLeast,
         max: end,
         interval: Math.max(1, Math.ceil((end - kLeast) / (width < 480 ? 4 : 9))),
-        nameGap: 30,
-        axisLabel: {
-          color: colors.muted,
-          hideOverlap: true,
-          formatter: (value: number) =>
-            value <= kLeast ? '0' : bytes(2 ** value),
-        },
       },
-      yAxis: {
-        ...axis(colors, 'time'),
-        type: 'value',
-        min: 0,
-        nameGap: 52,
-        axisLabel: {
-          color: colors.muted,
-          formatter: (value: number) => mark(value),
-        },
-      },
+      yAxis: { ...axis(colors, 'time', 52, mark), min: 0 },
       series: [
         {
           type: 'line',
@@ -82,17 +61,11 @@ export function front(
               color: colors.text,
             },
           })),
-          markLine: {
-            silent: true,
-            symbol: 'none',
-            lineStyle: { color: colors.text, type: 'dashed' },
-            label: {
-              formatter: `limit ${bytes(limit)}`,
-              color: colors.text,
-              position: 'end',
-            },
-            data: limit > 0 ? [{ xAxis: x(limit) }] : [],
-          },
+          markLine: markLine(
+            colors,
+            { formatter: `limit ${bytes(limit)}`, position: 'end' },
+            limit > 0 ? [{ xAxis: x(limit) }] : [],
+          ),
         },
       ],
     },

@@ -1,8 +1,8 @@
 // The step times of one rank, revision after revision: of each, the first steps
 // and the latest, with the time that the plan predicts.
 
-import type { Colors, Drawing } from '../chart.js';
-import { axis, tooltip } from '../chart.js';
+import type { Draw } from '../chart.js';
+import { axis, markLine, tooltip } from '../chart.js';
 import { counted, mark, time, whole } from '../format.js';
 import type { StepTimes } from '../types.js';
 import { kBand } from './deviation.js';
@@ -27,7 +27,7 @@ export function series(steps: StepTimes, before: number): ([number, number] | nu
 export function steps(
   revisions: StepTimes[],
   predicted: string,
-): (colors: Colors, width: number) => Drawing {
+): Draw {
   let total = 0;
   const starts = revisions.map((r) => {
     const before = total;
@@ -56,24 +56,15 @@ export function steps(
           `${seriesName}\nstep ${whole(value[0] ?? 0)}: ${time(value[2])}`,
       },
       xAxis: {
-        ...axis(colors, 'step'),
-        type: 'value',
+        ...axis(colors, 'step', 30),
         min: 0,
         max: Math.max(total, 1),
         minInterval: 1,
-        nameGap: 30,
       },
       yAxis: {
-        ...axis(colors, 'time of a step'),
-        type: 'value',
+        ...axis(colors, 'time of a step', 52, mark, { showMaxLabel: false }),
         min: 0,
         max: top,
-        nameGap: 52,
-        axisLabel: {
-          color: colors.muted,
-          showMaxLabel: false,
-          formatter: (value: number) => mark(value),
-        },
       },
       series: revisions.map((r, index) => {
         const before = starts[index] ?? 0;
@@ -95,27 +86,23 @@ export function steps(
                   ...(step[1] > top ? { symbol: 'triangle', symbolSize: 10 } : {}),
                 },
           ),
-          markLine: {
-            silent: true,
-            symbol: 'none',
-            lineStyle: { color: colors.text, type: 'dashed' },
-            label: {
+          markLine: markLine(
+            colors,
+            {
               // Those of several revisions would run into each other.
               show: index === revisions.length - 1,
-              color: colors.text,
               position: 'insideEndTop',
               formatter: `${predicted.toLowerCase()} ${time(r.predicted_us)}`,
             },
-            data:
-              r.predicted_us > 0
-                ? [
-                    [
-                      { coord: [span[0], r.predicted_us] },
-                      { coord: [span[1], r.predicted_us] },
-                    ],
-                  ]
-                : [],
-          },
+            r.predicted_us > 0
+              ? [
+                  [
+                    { coord: [span[0], r.predicted_us] },
+                    { coord: [span[1], r.predicted_us] },
+                  ],
+                ]
+              : [],
+          ),
           markArea: {
             silent: true,
             itemStyle: { color: colors.accent, opacity: 0.12 },

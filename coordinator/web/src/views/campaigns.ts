@@ -5,7 +5,7 @@ import { h } from '../dom.js';
 import type { Child } from '../dom.js';
 import * as format from '../format.js';
 import { limit, terms, ranks } from '../requests.js';
-import { Table } from '../table.js';
+import { Table, age, plain } from '../table.js';
 import type { Campaign } from '../types.js';
 import type { View } from '../view.js';
 import { heading, nothing, state } from '../view.js';
@@ -76,11 +76,7 @@ export function campaignsTable(empty: Child, short = false): Table<Campaign> {
           h('span', { class: 'sub' }, `campaign ${row.id}: ${terms(row.request)}`),
         ],
       },
-      {
-        title: 'On',
-        sort: (row) => ranks(row.request),
-        cell: (row) => ranks(row.request),
-      },
+      plain('On', (row) => ranks(row.request)),
       { title: 'State', sort: (row) => row.state, cell: (row) => state(row.state) },
       {
         title: 'Measured',
@@ -97,12 +93,7 @@ export function campaignsTable(empty: Child, short = false): Table<Campaign> {
             : null,
         ],
       },
-      {
-        title: 'Begun',
-        numeric: true,
-        sort: (row) => -row.created_ms,
-        cell: (row) => format.ago(row.created_ms),
-      },
+      age('Begun', (row) => row.created_ms),
     ],
   });
 }

@@ -7,7 +7,7 @@ import { fill, h } from '../dom.js';
 import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { keepParams, link } from '../route.js';
-import { Table } from '../table.js';
+import { Table, age, numeric, plain } from '../table.js';
 import type { View } from '../view.js';
 import { heading, nothing, section, state } from '../view.js';
 
@@ -50,24 +50,15 @@ function kindTable(): Table<KindCount> {
           ];
         },
       },
-      {
-        title: 'Devices',
-        numeric: true,
-        sort: (row) => row.devices,
-        cell: (row) => format.whole(row.devices),
-      },
-      ...kStates.map((name) => ({
-        title: name[0]?.toUpperCase() + name.slice(1),
-        numeric: true,
-        sort: (row: KindCount) => row.states[name] ?? 0,
-        cell: (row: KindCount) => format.whole(row.states[name] ?? 0),
-      })),
-      {
-        title: 'Deviating',
-        numeric: true,
-        sort: (row) => row.deviating,
-        cell: (row) => (row.deviating > 0 ? `▲ ${row.deviating}` : '0'),
-      },
+      numeric('Devices', (row) => row.devices, format.whole),
+      ...kStates.map((name) =>
+        numeric(
+          name[0]?.toUpperCase() + name.slice(1),
+          (row: KindCount) => row.states[name] ?? 0,
+          format.whole,
+        ),
+      ),
+      numeric('Deviating', (row) => row.deviating, (n) => (n > 0 ? `▲ ${n}` : '0')),
     ],
   });
 }
@@ -153,11 +144,7 @@ export function devicesView(params: URLSearchParams): View<Machine[]> {
         sort: (row) => kStates.indexOf(row.state),
         cell: (row) => state(row.state),
       },
-      {
-        title: 'Doing',
-        sort: measuring,
-        cell: (row) => measuring(row) || '–',
-      },
+      plain('Doing', measuring),
       {
         title: 'Against its kind',
         numeric: true,
@@ -165,12 +152,7 @@ export function devicesView(params: URLSearchParams): View<Machine[]> {
         cell: (row) =>
           h('span', { title: row.device.comparison?.text }, compared(row)),
       },
-      {
-        title: 'Seen',
-        numeric: true,
-        sort: ({ device }) => -device.last_seen_ms,
-        cell: ({ device }) => format.ago(device.last_seen_ms),
-      },
+      age('Seen', ({ device }) => device.last_seen_ms),
     ],
   });
   const each = section('Each device', table.element);

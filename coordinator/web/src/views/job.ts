@@ -8,7 +8,7 @@ import { fill, h, setText } from '../dom.js';
 import * as format from '../format.js';
 import { planned, ranks, terms } from '../requests.js';
 import { keepParams, link } from '../route.js';
-import { Table } from '../table.js';
+import { type Column, Table, plain } from '../table.js';
 import type { Job, JobRank, JobRevision, StepTimes } from '../types.js';
 import type { View } from '../view.js';
 import { facts, heading, section, state } from '../view.js';
@@ -42,11 +42,7 @@ function revisionTable(): Table<{ job: Job; revision: JobRevision }> {
     key: (row) => String(row.revision.revision),
     empty: null,
     columns: [
-      {
-        title: 'Revision',
-        sort: (row) => row.revision.revision,
-        cell: (row) => row.revision.revision,
-      },
+      plain('Revision', (row) => row.revision.revision),
       { title: 'State', cell: ({ job, revision }) =>
           job.state === 'running' || revision.rejected
             ? revisionState(job, revision)
@@ -75,14 +71,23 @@ function present(job: Job, rank: JobRank): StepTimes | undefined {
 }
 
 function rankTable(): Table<{ job: Job; rank: JobRank }> {
-  const number = (value: (s: StepTimes) => number) => (row: { job: Job; rank: JobRank }) => {
-    const found = present(row.job, row.rank);
-    return found ? value(found) : 0;
-  };
-  const text = (value: (s: StepTimes) => string) => (row: { job: Job; rank: JobRank }) => {
-    const found = present(row.job, row.rank);
-    return found ? value(found) : '–';
-  };
+  // A number of the steps that a rank made by the job's present revision.
+  const ofSteps = (
+    title: string,
+    value: (s: StepTimes) => number,
+    show: (value: number, s: StepTimes) => string,
+  ): Column<{ job: Job; rank: JobRank }> => ({
+    title,
+    numeric: true,
+    sort: ({ job, rank }) => {
+      const found = present(job, rank);
+      return found ? value(found) : 0;
+    },
+    cell: ({ job, rank }) => {
+      const found = present(job, rank);
+      return found ? show(value(found), found) : '–';
+    },
+  });
   return new Table({
     label: 'Ranks',
     noun: 'rank',
@@ -91,12 +96,8 @@ function rankTable(): Table<{ job: Job; rank: JobRank }> {
       `${rank.rank} ${rank.host} ${rank.device_id} ${rank.device_kind}`,
     empty: null,
     columns: [
-      {
-        title: 'Rank',
-        sort: (row) => row.rank.rank,
-        cell: (row) => row.rank.rank,
-      },
-      { title: 'Host', sort: (row) => row.rank.host, cell: (row) => row.rank.host },
+      plain('Rank', (row) => row.rank.rank),
+      plain('Host', (row) => row.rank.host),
       {
         title: 'Device',
         sort: (row) => row.rank.device_id,
@@ -105,48 +106,20 @@ function rankTable(): Table<{ job: Job; rank: JobRank }> {
           h('span', { class: 'sub' }, h('code', {}, row.rank.device_id)),
         ],
       },
-      {
-        title: 'Steps',
-        numeric: true,
-        sort: number((s) => s.count),
-        cell: text((s) => format.whole(s.count)),
-      },
-      {
-        title: 'Median',
-        numeric: true,
-        sort: number((s) => s.median_us),
-        cell: text((s) => format.time(s.median_us)),
-      },
-      {
-        title: '90 %',
-        numeric: true,
-        sort: number((s) => s.p90_us),
-        cell: text((s) => format.time(s.p90_us)),
-      },
-      {
-        title: 'Predicted',
-        numeric: true,
-        sort: number((s) => s.predicted_us),
-        cell: text((s) => format.time(s.predicted_us || null)),
-      },
-      {
-        title: 'Difference',
-        numeric: true,
-        sort: number((s) => s.median_us / Math.max(s.predicted_us, 1)),
-        cell: text((s) =>
-          s.predicted_us > 0 ? format.signedPercent(s.median_us / s.predicted_us - 1) : '–',
-        ),
-      },
-      {
-        title: 'Against first steps',
-        numeric: true,
-        sort: number((s) => s.median_us / Math.max(s.first_median_us, 1)),
-        cell: text((s) =>
-          s.first_median_us > 0
-            ? format.signedPercent(s.median_us / s.first_median_us - 1)
-            : '–',
-        ),
-      },
+      ofSteps('Steps', (s) => s.count, format.whole),
+      ofSteps('Median', (s) => s.median_us, format.time),
+      ofSteps('90 %', (s) => s.p90_us, format.time),
+      ofSteps('Predicted', (s) => s.predicted_us, (us) => format.time(us || null)),
+      ofSteps(
+        'Difference',
+        (s) => s.median_us / Math.max(s.predicted_us, 1),
+        (ratio, s) => (s.predicted_us > 0 ? format.signedPercent(ratio - 1) : '–'),
+      ),
+      ofSteps(
+        'Against first steps',
+        (s) => s.median_us / Math.max(s.first_median_us, 1),
+        (ratio, s) => (s.first_median_us > 0 ? format.signedPercent(ratio - 1) : '–'),
+      ),
     ],
   });
 }

@@ -10,7 +10,7 @@ import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { planned, ranks, terms } from '../requests.js';
 import { link } from '../route.js';
-import { Table } from '../table.js';
+import { Table, age, numeric } from '../table.js';
 import type { Job } from '../types.js';
 import type { View } from '../view.js';
 import { heading, nothing, section, state } from '../view.js';
@@ -71,24 +71,9 @@ export function jobsTable(empty: Child, params?: URLSearchParams): Table<Job> {
         sort: (row) => row.request?.device_kinds.length ?? 0,
         cell: (row) => (row.request ? ranks(row.request) : '–'),
       },
-      {
-        title: 'Revision',
-        numeric: true,
-        sort: (row) => row.revision,
-        cell: (row) => row.revision,
-      },
-      {
-        title: 'Begun',
-        numeric: true,
-        sort: (row) => -row.created_ms,
-        cell: (row) => format.ago(row.created_ms),
-      },
-      {
-        title: 'Last heard of',
-        numeric: true,
-        sort: (row) => -row.updated_ms,
-        cell: (row) => format.ago(row.updated_ms),
-      },
+      numeric('Revision', (row) => row.revision, String),
+      age('Begun', (row) => row.created_ms),
+      age('Last heard of', (row) => row.updated_ms),
     ],
   });
 }

@@ -13,7 +13,7 @@ import type { RankGroup } from '../rank_groups.js';
 import { groupName } from '../rank_groups.js';
 import { limitOf } from '../requests.js';
 import { keepParams } from '../route.js';
-import { Table } from '../table.js';
+import { Table, numeric } from '../table.js';
 import type { Front, KernelPlan, Plan } from '../types.js';
 import { section } from '../view.js';
 
@@ -68,18 +68,8 @@ export class Kernels {
               kernelName(k),
             ),
         },
-        {
-          title: 'Planned',
-          numeric: true,
-          sort: (k) => k.time_us,
-          cell: (k) => format.time(k.time_us),
-        },
-        {
-          title: 'Undivided',
-          numeric: true,
-          sort: (k) => k.undivided_time_us ?? 0,
-          cell: (k) => format.time(k.undivided_time_us),
-        },
+        numeric('Planned', (k) => k.time_us, format.time),
+        numeric('Undivided', (k) => k.undivided_time_us, format.time),
         {
           title: 'Workspace',
           numeric: true,

@@ -5,7 +5,7 @@ import { h } from '../dom.js';
 import { coordinator } from '../endpoint.js';
 import * as format from '../format.js';
 import { link } from '../route.js';
-import { Table } from '../table.js';
+import { Table, age, numeric, plain } from '../table.js';
 import type { Action, Agent, Network } from '../types.js';
 import type { View } from '../view.js';
 import { heading, nothing, state } from '../view.js';
@@ -42,12 +42,7 @@ export function nodesView(params: URLSearchParams): View<Agent[]> {
         ],
       },
       { title: 'State', sort: (row) => row.state, cell: (row) => state(row.state) },
-      {
-        title: 'Devices',
-        numeric: true,
-        sort: (row) => row.device_ids.length,
-        cell: (row) => format.whole(row.device_ids.length),
-      },
+      numeric('Devices', (row) => row.device_ids.length, format.whole),
       {
         title: 'Held by',
         sort: (row) => row.hold?.who ?? '',
@@ -59,13 +54,8 @@ export function nodesView(params: URLSearchParams): View<Agent[]> {
               ]
             : '–',
       },
-      { title: 'Version', sort: (row) => row.version, cell: (row) => row.version },
-      {
-        title: 'Seen',
-        numeric: true,
-        sort: (row) => -row.last_seen_ms,
-        cell: (row) => format.ago(row.last_seen_ms),
-      },
+      plain('Version', (row) => row.version),
+      age('Seen', (row) => row.last_seen_ms),
     ],
   });
   return viewOf('Nodes', table, (signal) => api.agents(signal));
@@ -86,20 +76,10 @@ export function networksView(params: URLSearchParams): View<Network[]> {
         sort: (row) => row.name,
         cell: (row) => h('a', { href: link(['plans'], { q: row.name }) }, row.name),
       },
-      {
-        title: 'Convolutions',
-        numeric: true,
-        sort: (row) => row.layers.length,
-        cell: (row) => format.whole(row.layers.length),
-      },
-      { title: 'Revision', numeric: true, sort: (row) => row.revision, cell: (row) => String(row.revision) },
-      { title: 'From', sort: (row) => row.format, cell: (row) => row.format },
-      {
-        title: 'Put',
-        numeric: true,
-        sort: (row) => -row.updated_ms,
-        cell: (row) => format.ago(row.updated_ms),
-      },
+      numeric('Convolutions', (row) => row.layers.length, format.whole),
+      numeric('Revision', (row) => row.revision, String),
+      plain('From', (row) => row.format),
+      age('Put', (row) => row.updated_ms),
     ],
   });
   return viewOf('Networks', table, (signal) => api.networks(signal));
@@ -119,14 +99,10 @@ export function historyView(params: URLSearchParams): View<Action[]> {
         sort: (row) => -row.made_ms,
         cell: (row) => h('span', { title: format.dateTime(row.made_ms) }, format.ago(row.made_ms)),
       },
-      { title: 'Who', sort: (row) => row.who, cell: (row) => row.who || '–' },
-      {
-        title: 'What',
-        sort: (row) => `${row.what} ${row.object}`,
-        cell: (row) => `${row.what} ${row.object}`,
-      },
-      { title: 'Why', sort: (row) => row.reason, cell: (row) => row.reason || '–' },
-      { title: 'Outcome', sort: (row) => row.outcome, cell: (row) => row.outcome || '–' },
+      plain('Who', (row) => row.who),
+      plain('What', (row) => `${row.what} ${row.object}`),
+      plain('Why', (row) => row.reason),
+      plain('Outcome', (row) => row.outcome),
     ],
   });
   return viewOf('History', table, (signal) => api.history(signal));

@@ -6,7 +6,7 @@ import type { Child } from '../dom.js';
 import * as format from '../format.js';
 import { limitOf, planned, ranks, terms } from '../requests.js';
 import { link } from '../route.js';
-import { Table } from '../table.js';
+import { Table, age, numeric, plain } from '../table.js';
 import type { Plan } from '../types.js';
 import type { View } from '../view.js';
 import { heading, nothing } from '../view.js';
@@ -49,13 +49,8 @@ export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> 
           h('span', { class: 'sub' }, terms(row.request)),
         ],
       },
-      { title: 'On', sort: (row) => ranks(row.request), cell: (row) => ranks(row.request) },
-      {
-        title: 'Limit',
-        numeric: true,
-        sort: (row) => limitOf(row.request),
-        cell: (row) => format.bytes(limitOf(row.request)),
-      },
+      plain('On', (row) => ranks(row.request)),
+      numeric('Limit', (row) => limitOf(row.request), format.bytes),
       {
         title: format.kPredicted,
         numeric: true,
@@ -65,27 +60,9 @@ export function plansTable(empty: Child, params?: URLSearchParams): Table<Plan> 
           row.whole_steps ? h('span', { class: 'sub' }, 'whole step') : null,
         ],
       },
-      {
-        title: 'Undivided',
-        numeric: true,
-        sort: (row) => row.undivided_us ?? 0,
-        cell: (row) => format.time(row.undivided_us),
-      },
-      {
-        title: 'Gain',
-        numeric: true,
-        sort: (row) => gain(row) ?? 0,
-        cell: (row) => {
-          const value = gain(row);
-          return value === null ? '–' : format.factor(value);
-        },
-      },
-      {
-        title: 'Made',
-        numeric: true,
-        sort: (row) => -row.created_ms,
-        cell: (row) => format.ago(row.created_ms),
-      },
+      numeric('Undivided', (row) => row.undivided_us, format.time),
+      numeric('Gain', gain, (value) => (value === null ? '–' : format.factor(value))),
+      age('Made', (row) => row.created_ms),
     ],
   });
 }
