@@ -76,7 +76,7 @@ struct Node {
   std::vector<std::size_t> inputs;
   std::vector<std::size_t> outputs;
   std::optional<NodeConvolution> convolution;
-  // Of MaxPool and AveragePool, where it is known: depth, height, width.
+  // Of MaxPool, AveragePool and Pad, where it is known: depth, height, width.
   std::optional<std::array<Window, 3>> pooling = {};
   Divisor divisor = Divisor::kWindow;  // of AveragePool, where that is known
   // Its attributes that are one number, or a word, by their names in ONNX.

@@ -212,6 +212,11 @@ class GraphBuilder {
     pad.op_type = "Pad";
     pad.inputs = {*input};
     pad.outputs = {whole};
+    pad.pooling.emplace();
+    for (std::size_t i = 0; i < padded.before.size(); ++i) {
+      (*pad.pooling)[i].before = padded.before[i];
+      (*pad.pooling)[i].after = padded.after[i];
+    }
     *input = whole;
     result_.nodes.push_back(std::move(pad));
     return {};

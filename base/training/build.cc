@@ -1,6 +1,7 @@
 #include "base/training/build.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,8 +35,9 @@ struct Weights {
   std::size_t block = 0;
   std::optional<std::size_t> gradient;
   Bytes gradient_bytes;
-  std::string name;       // of the gradient's block
-  std::size_t users = 0;  // whose gradients are still to come
+  std::string name;                     // of the gradient's block
+  std::vector<std::size_t> statistics;  // of normalisations
+  std::size_t users = 0;                // whose gradients are still to come
 };
 
 class Builder {
@@ -244,6 +246,7 @@ class Builder {
           AddBlock(node.name + ".S", BlockKind::kStatistics,
                    Bytes(2 * channels * kParameterBytes), Bytes(0), false);
       writes.push_back(aside_[index]);
+      WeightsOf(index).statistics.push_back(aside_[index]);
     } else if (role == Role::kDropout) {
       aside_[index] = AddBlock(node.name + ".M", BlockKind::kMask, Bytes(0),
                                Bytes(output.elements_per_image), false);
@@ -498,9 +501,8 @@ class Builder {
     task.layer = pass.layer;
     task.reads = {*weights.gradient, weights.block};
     task.writes = {weights.block};
-    if (options_.running_statistics &&
-        flow_.RoleOf(pass.node) == Role::kNormalisation) {
-      task.reads.push_back(aside_[pass.node]);
+    if (options_.running_statistics) {
+      std::ranges::copy(weights.statistics, std::back_inserter(task.reads));
     }
     if (options_.momentum) {
       const std::size_t momentum =

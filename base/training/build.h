@@ -55,8 +55,8 @@ struct TrainingOptions {
   Fusion fusion = Fusion::kNone;
   // Each update reads and writes a persistent block of momentum.
   bool momentum = false;
-  // Each update of a normalisation reads its statistics, which run into those
-  // that it keeps in W. They are those of the iteration's last round.
+  // Each update of a normalisation reads its layers' statistics, which run into
+  // those that it keeps in W. They are those of the iteration's last round.
   bool running_statistics = false;
   // All updates follow the last backward task, in the order of the backward
   // pass, so that ranks can sum gradients meanwhile. Gradients live until then.

@@ -68,16 +68,20 @@ void StoredImages::Append(std::string_view pixels, std::string_view labels) {
 
 SyntheticImages::SyntheticImages(const ImageExtent& extent,
                                  std::int64_t classes, std::int64_t size,
-                                 std::uint64_t seed)
-    : extent_(extent), classes_(classes), size_(size), seed_(seed) {}
+                                 std::uint64_t seed, std::int64_t first)
+    : extent_(extent),
+      classes_(classes),
+      size_(size),
+      seed_(seed),
+      first_(first) {}
 
 std::int64_t SyntheticImages::Label(std::int64_t image) const {
-  return image % classes_;
+  return (first_ + image) % classes_;
 }
 
 void SyntheticImages::Read(std::int64_t image, float* pixels) const {
   Random pattern(seed_, kPatterns + static_cast<std::uint64_t>(Label(image)));
-  Random noise(seed_, static_cast<std::uint64_t>(image));
+  Random noise(seed_, static_cast<std::uint64_t>(first_ + image));
   for (std::int64_t i = 0; i < extent_.elements(); ++i) {
     pixels[i] = 0.5F * pattern.Unit() + noise.Unit();
   }

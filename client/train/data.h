@@ -71,17 +71,22 @@ Status ParseCifar10(std::string_view text, std::string_view source,
 StoredImages NoCifar10Images();
 
 // Read `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or those of
-// `data_batch_1.bin` to `data_batch_5.bin` that exist, from `folder`. Files may
-// be gzipped, with the suffix .gz. Errors as above, and of ReadFile
+// `data_batch_1.bin` to `data_batch_5.bin` that exist, from `folder`; what is
+// held out for evaluation from `t10k-*` or `test_batch.bin`. Files may be
+// gzipped, with the suffix .gz. Errors as above, and of ReadFile
 // (base/files/file.h).
-Result<StoredImages> ReadMnist(const std::string& folder);
-Result<StoredImages> ReadCifar10(const std::string& folder);
+Result<StoredImages> ReadMnist(const std::string& folder,
+                               bool held_out = false);
+Result<StoredImages> ReadCifar10(const std::string& folder,
+                                 bool held_out = false);
 
-// Generated images: a pattern for each class, plus noise.
+// Generated images: a pattern for each class, plus noise. Those from `first` on
+// of all that there are.
 class SyntheticImages : public Dataset {
  public:
   SyntheticImages(const ImageExtent& extent, std::int64_t classes,
-                  std::int64_t size, std::uint64_t seed);
+                  std::int64_t size, std::uint64_t seed,
+                  std::int64_t first = 0);
 
   const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return classes_; }
@@ -94,6 +99,7 @@ class SyntheticImages : public Dataset {
   std::int64_t classes_;
   std::int64_t size_;
   std::uint64_t seed_;
+  std::int64_t first_;
 };
 
 // Which images a step trains on: those of its mini-batch, in order. Each epoch

@@ -147,18 +147,21 @@ Status ParseCifar10(std::string_view text, std::string_view source,
   return {};
 }
 
-Result<StoredImages> ReadMnist(const std::string& folder) {
-  const std::string images = folder + "/train-images-idx3-ubyte";
-  const std::string labels = folder + "/train-labels-idx1-ubyte";
+Result<StoredImages> ReadMnist(const std::string& folder, bool held_out) {
+  const std::string set = folder + (held_out ? "/t10k" : "/train");
+  const std::string images = set + "-images-idx3-ubyte";
+  const std::string labels = set + "-labels-idx1-ubyte";
   UCUDNN_ASSIGN_OR_RETURN(const std::string image_text, ReadEither(images));
   UCUDNN_ASSIGN_OR_RETURN(const std::string label_text, ReadEither(labels));
   return ParseMnist(image_text, images, label_text, labels);
 }
 
-Result<StoredImages> ReadCifar10(const std::string& folder) {
+Result<StoredImages> ReadCifar10(const std::string& folder, bool held_out) {
   StoredImages images = NoCifar10Images();
-  for (int i = 1; i <= 5; ++i) {
-    const std::string path = fmt::format("{}/data_batch_{}.bin", folder, i);
+  for (int i = 1; i <= (held_out ? 1 : 5); ++i) {
+    const std::string path =
+        held_out ? folder + "/test_batch.bin"
+                 : fmt::format("{}/data_batch_{}.bin", folder, i);
     const auto text = ReadEither(path);
     if (!text && text.error().code == Code::kNotFound && images.size() > 0) {
       break;

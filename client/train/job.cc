@@ -17,15 +17,18 @@ Result<std::unique_ptr<Dataset>> Stored(Result<StoredImages> images) {
   return std::make_unique<StoredImages>(*std::move(images));
 }
 
-// The data set in files; null if it is synthetic.
-Result<std::unique_ptr<Dataset>> ReadData(const std::string& data) {
+// The data set in files, or what is held out; null if it is synthetic.
+Result<std::unique_ptr<Dataset>> ReadData(const std::string& data,
+                                          bool held_out) {
   const std::size_t colon = data.find(':');
   const std::string form = data.substr(0, colon);
   const std::string folder =
       colon == std::string::npos ? "" : data.substr(colon + 1);
   if (form == "synthetic" && colon == std::string::npos) return nullptr;
-  if (form == "mnist" && !folder.empty()) return Stored(ReadMnist(folder));
-  if (form == "cifar10" && !folder.empty()) return Stored(ReadCifar10(folder));
+  if (form == "mnist" && !folder.empty())
+    return Stored(ReadMnist(folder, held_out));
+  if (form == "cifar10" && !folder.empty())
+    return Stored(ReadCifar10(folder, held_out));
   return Fail(Code::kInvalidArgument,
               "--data: '{}'; synthetic, mnist:FOLDER or cifar10:FOLDER is "
               "accepted",
@@ -44,22 +47,19 @@ Shapes ShapesOf(const PreparedTraining& network) {
       shapes.classes = operation.input.channels;
     }
   }
-  const MemoryBlock& images = network.training.blocks.front();
-  shapes.image.width =
-      images.bytes_per_image.count() / std::int64_t{sizeof(float)};
-  // The block's name is not the model's name of the tensor.
   std::set<std::size_t> computed;
-  for (const Node& node : network.graph.nodes) {
+  for (const Node& node : network.whole.nodes) {
     computed.insert(node.outputs.begin(), node.outputs.end());
   }
-  for (std::size_t i = 0; i < network.graph.tensors.size(); ++i) {
-    const Tensor& tensor = network.graph.tensors[i];
-    if (tensor.parameter || computed.contains(i) || tensor.shape.size() != 4) {
-      continue;
-    }
-    const ImageExtent extent = {tensor.shape[1], tensor.shape[2],
-                                tensor.shape[3]};
-    if (extent.elements() == shapes.image.width) shapes.image = extent;
+  for (std::size_t i = 0; i < network.whole.tensors.size(); ++i) {
+    const Tensor& tensor = network.whole.tensors[i];
+    if (tensor.parameter || computed.contains(i) || !tensor.floating) continue;
+    const std::vector<std::int64_t>& shape = tensor.shape;
+    shapes.image = shape.size() == 4
+                       ? ImageExtent{shape[1], shape[2], shape[3]}
+                       : ImageExtent{.width = tensor.size().count() /
+                                              tensor.element_bytes /
+                                              network.whole.batch.count()};
   }
   return shapes;
 }
@@ -78,12 +78,26 @@ Status CheckData(const TrainOptions& options, const Shapes& shapes,
               Excerpt(options.network), shapes.classes, data.classes());
 }
 
+Result<std::unique_ptr<Dataset>> DataOf(const TrainOptions& options,
+                                        const Shapes& shapes, bool held_out) {
+  UCUDNN_ASSIGN_OR_RETURN(auto data, OfInput(ReadData(options.data, held_out)));
+  if (data == nullptr) {
+    data = std::make_unique<SyntheticImages>(
+        shapes.image, options.classes > 0 ? options.classes : shapes.classes,
+        held_out ? options.evaluate : options.images, options.seed,
+        held_out ? options.images : 0);
+  }
+  UCUDNN_RETURN_IF_ERROR(CheckData(options, shapes, *data));
+  return data;
+}
+
 Result<TrainingInput> ReadInput(const TrainOptions& options, int ranks) {
   TrainingInput input;
   input.source = Excerpt(options.network, 4096);
   input.name = NetworkNameOf(options.network);
   input.batch = options.batch;
   input.seed = options.seed;
+  input.split = options.split;
   input.graph.precision = options.precision;
   input.graph.momentum = options.momentum > 0;
   // Of parts of the mini-batch, they would differ between ranks.
@@ -107,20 +121,23 @@ Result<Job> MakeJob(const TrainOptions& options, int ranks) {
   UCUDNN_ASSIGN_OR_RETURN(job.input, ReadInput(options, ranks));
   UCUDNN_ASSIGN_OR_RETURN(job.network, OfInput(ReadTraining(job.input)));
   const Shapes shapes = ShapesOf(*job.network);
-  UCUDNN_ASSIGN_OR_RETURN(job.data, OfInput(ReadData(options.data)));
-  if (job.data == nullptr) {
-    job.data = std::make_unique<SyntheticImages>(
-        shapes.image, options.classes > 0 ? options.classes : shapes.classes,
-        options.images, options.seed);
+  UCUDNN_ASSIGN_OR_RETURN(job.data, DataOf(options, shapes, false));
+  if (options.evaluate > 0) {
+    if (options.statistics_of_ranks && job.network->NormalisesOverImages()) {
+      return Fail(Code::kInvalidArgument,
+                  "--evaluate: {} normalises over its images, and with "
+                  "--batch-statistics rank has no running statistics",
+                  Excerpt(options.network));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(job.held_out, DataOf(options, shapes, true));
   }
-  UCUDNN_RETURN_IF_ERROR(CheckData(options, shapes, *job.data));
   const std::string description = fmt::format(
       "{} {}\n{} {} classes\n{} images\nbatch {}\nseed {}\nrate {} momentum "
-      "{}\nstatistics of ranks {}\n",
+      "{}\nstatistics of ranks {}\n{}",
       ShortHash(job.input.contents), Name(options.precision), options.data,
       job.data->classes(), job.data->size(), options.batch.count(),
-      options.seed, options.rate, options.momentum,
-      options.statistics_of_ranks);
+      options.seed, options.rate, options.momentum, options.statistics_of_ranks,
+      options.split ? job.network->graph.name + "\n" : "");
   job.hash = std::stoull(ShortHash(description), nullptr, 16);
   return job;
 }

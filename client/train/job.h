@@ -17,6 +17,7 @@ struct Job {
   TrainingInput input;
   std::unique_ptr<PreparedTraining> network;  // at the mini-batch, not measured
   std::unique_ptr<Dataset> data;
+  std::unique_ptr<Dataset> held_out;  // null: nothing is evaluated
   // Equal for trainings that can share a checkpoint.
   std::uint64_t hash = 0;
 };

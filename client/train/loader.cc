@@ -21,32 +21,47 @@ void Loader::SetShare(std::array<TrainingBatch, 2> batches, BatchSize first,
   batches_ = std::move(batches);
 }
 
-void Loader::BeginReading(std::int64_t step) {
+void Loader::BeginReading(std::int64_t step,
+                          const std::vector<ImagePart>& parts) {
   ahead_ = step;
   numbers_ = order_.Images(step, first_, batch_);
+  parts_ = parts;
   const auto readers =
       std::clamp<std::int64_t>(batch_.count() / kImagesOfReader, 1, readers_);
-  float* to = BatchOf(step).images.data();
-  auto begin = numbers_.cbegin();
+  float* const to = BatchOf(step).images.data();
+  std::int64_t first = 0;
   for (const BatchSize share :
        EvenShares(batch_, static_cast<std::size_t>(readers))) {
-    const std::span<const std::int64_t> part(begin, begin + share.count());
-    reading_.push_back(std::async(std::launch::async, [this, part, to] {
-      float* pixels = to;
-      for (const std::int64_t image : part) {
-        data_.Read(image, pixels);
-        pixels += data_.extent().elements();
-      }
-    }));
-    begin += share.count();
-    to += share.count() * data_.extent().elements();
+    const auto images = std::span<const std::int64_t>(numbers_).subspan(
+        static_cast<std::size_t>(first),
+        static_cast<std::size_t>(share.count()));
+    reading_.push_back(
+        std::async(std::launch::async,
+                   [this, images, first, to] { Read(images, first, to); }));
+    first += share.count();
   }
 }
 
-const TrainingBatch& Loader::Load(std::int64_t step, bool is_last) {
-  if (ahead_ != step) {
+void Loader::Read(std::span<const std::int64_t> images, std::int64_t first,
+                  float* to) const {
+  const ImageExtent& extent = data_.extent();
+  std::vector<float> pixels(static_cast<std::size_t>(extent.elements()));
+  for (const std::int64_t image : images) {
+    data_.Read(image, pixels.data());
+    for (const ImagePart& part : parts_) {
+      const std::int64_t size = extent.channels * part.rows * part.columns;
+      CopyPart(extent, pixels.data(), part, to + part.first + first * size);
+    }
+    ++first;
+  }
+}
+
+const TrainingBatch& Loader::Load(std::int64_t step,
+                                  const std::vector<ImagePart>& parts,
+                                  const std::vector<ImagePart>* next) {
+  if (ahead_ != step || parts_ != parts) {
     reading_.clear();
-    BeginReading(step);
+    BeginReading(step, parts);
   }
   for (std::future<void>& part : reading_) part.get();
   reading_.clear();
@@ -58,7 +73,7 @@ const TrainingBatch& Loader::Load(std::int64_t step, bool is_last) {
                         static_cast<std::int32_t>(data_.Label(image)));
   }
   ahead_ = -1;
-  if (!is_last) BeginReading(step + 1);
+  if (next != nullptr) BeginReading(step + 1, *next);
   return batch;
 }
 

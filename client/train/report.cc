@@ -177,6 +177,13 @@ Json ToJson(const Report& report) {
   json["exchange_us"] = MedianIn(Exchanges(report));
   json["step_us"] = report.in_turns ? Json(nullptr) : MedianIn(report.steps);
   json["losses"] = report.losses;
+  if (const Evaluation& all = report.evaluation; all.labels > 0) {
+    const auto labels = static_cast<double>(all.labels);
+    json["evaluation"] = {
+        {"labels", all.labels},
+        {"loss", all.loss / labels},
+        {"accuracy", static_cast<double>(all.correct) / labels}};
+  }
   json["ranks"] = Json::array();
   for (const RankReport& rank : report.ranks) {
     json["ranks"].push_back(rank.shown);
@@ -246,6 +253,13 @@ std::string ToTable(const Report& report) {
                         report.losses.back(),
                         report.first_step + std::ssize(report.losses) - 1,
                         report.interrupted ? ", then interrupted" : "");
+  }
+  if (json.contains("evaluation")) {
+    const Json& all = json["evaluation"];
+    text += fmt::format("evaluated: loss {:.6g}, {:.1f} % of {} labels right\n",
+                        all["loss"].get<double>(),
+                        100 * all["accuracy"].get<double>(),
+                        report.evaluation.labels);
   }
   return text;
 }

@@ -12,6 +12,7 @@
 #include "base/conv_problem.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "client/training/memory_executor.h"
 
 namespace ucudnn::train {
 
@@ -50,6 +51,7 @@ struct Report {
   bool interrupted = false;
   std::int64_t first_step = 0;
   std::vector<double> losses;      // the mean loss of each step
+  Evaluation evaluation;           // on all ranks; no labels: none
   std::vector<Nanoseconds> steps;  // whole steps that count, on rank 0
   std::vector<RankReport> ranks;
 };

@@ -33,6 +33,7 @@ struct Arguments {
   TrainOptions options;
   std::string precision = "FP32";
   std::string statistics = "all";
+  std::string split;
   double time_limit = 60;
   std::string coordinator;
   int wait_seconds = 0;
@@ -61,12 +62,24 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
       ->check(CLI::Range(1, 1 << 24));
   app.add_option("--steps", options->steps, "Steps to train")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
+  app.add_option("--evaluate", options->evaluate,
+                 "Images that are not trained on, of which to show the loss "
+                 "and the accuracy after the last step; mnist and cifar10 have "
+                 "them in t10k-* and test_batch.bin")
+      ->option_text("N")
+      ->check(CLI::Range(0, 1 << 24))
+      ->default_str("");
   app.add_option("--rate", options->rate, "Learning rate")
       ->check(NumberIn(1e-12, 1e6));
   app.add_option("--momentum", options->momentum, "Momentum")
       ->check(NumberIn(0, 1));
   app.add_option("--seed", options->seed,
                  "Seed for parameters, order and synthetic images");
+  app.add_option("--split", args->split,
+                 "Compute the first layers, this share of the convolutions, in "
+                 "H times W parts of the image, whose cuts may be drawn for "
+                 "each step (Split-CNN)")
+      ->option_text("DEPTH,H,W[,stochastic]");
   ctl::AcceptNames(
       app.add_option(
           "--batch-statistics", args->statistics,
@@ -175,6 +188,11 @@ Status Finish(Arguments* args) {
     if (!known) return tl::unexpected<Error>(std::move(known).error());
   }
   options.plan.time_limit = RoundUpSeconds(args->time_limit);
+  if (!args->split.empty()) {
+    auto split = ParseSplitOptions(args->split);
+    if (!split) return Within("--split", std::move(split).error());
+    options.split = *split;
+  }
   options.statistics_of_ranks = args->statistics == "rank";
   options.session.job_name = "ucudnn-train " + NetworkNameOf(options.network);
   if (!args->coordinator.empty()) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "client/session/session.h"
 #include "client/train/report.h"
 #include "client/training/prepared_training.h"
+#include "solver/memory/split/split.h"
 
 namespace ucudnn::train {
 
@@ -28,8 +30,14 @@ struct TrainOptions {
   std::int64_t classes = 0;        // synthetic; 0: the network's
   std::uint64_t seed = 1;
   std::int64_t steps = 100;
+  // Images that are held out, on which the network as the model has it is
+  // evaluated after the last step; at most as many as there are. 0: none.
+  std::int64_t evaluate = 0;
   double rate = 0.01;
   double momentum = 0.9;
+  // The first layers are computed in parts of the image, by cuts that are drawn
+  // for each step from the seed if it is stochastic.
+  std::optional<SplitOptions> split;
   // Normalisations take statistics over each rank's images, or each of its
   // sub-batches, instead of over the mini-batch.
   bool statistics_of_ranks = false;

@@ -65,15 +65,6 @@ Status MemoryExecutor::Check() const {
                 "for it; build it with TrainingOptions::momentum",
                 options_.momentum);
   }
-  std::int64_t inputs = 0;
-  for (const MemoryBlock& block : training_.blocks) {
-    if (block.kind == BlockKind::kInput) ++inputs;
-  }
-  if (inputs != 2) {
-    return Fail(Code::kUnimplemented,
-                "the model has {} inputs; one, besides the labels, is accepted",
-                inputs - 1);
-  }
   return {};
 }
 
@@ -152,7 +143,8 @@ Status MemoryExecutor::AllocateMemory(DeviceBuffer* host) {
     const MemoryBlock& block = training_.blocks[i];
     largest_block = std::max(largest_block, block.SizeAt(largest));
     if (block.kind == BlockKind::kInput && i != labels_block_) {
-      images_block_ = i;
+      inputs_[i] = {images_, block.bytes_per_image};
+      images_ += block.SizeAt(training_.batch);
     }
   }
   UCUDNN_ASSIGN_OR_RETURN(
@@ -250,8 +242,42 @@ Result<Parameters> MemoryExecutor::Download() {
   return parameters;
 }
 
+Status MemoryExecutor::Redraw(const TrainingGraph& training,
+                              std::vector<TaskOperation> operations) {
+  const auto fits = [](const MemoryBlock& drawn, const MemoryBlock& planned) {
+    return drawn.bytes <= planned.bytes &&
+           drawn.bytes_per_image <= planned.bytes_per_image;
+  };
+  const auto same = [](const Task& a, const Task& b) {
+    return a.name == b.name && a.reads == b.reads && a.writes == b.writes;
+  };
+  if (!std::ranges::equal(training.blocks, training_.blocks, fits) ||
+      !std::ranges::equal(training.tasks, training_.tasks, same) ||
+      options_.graph_memory > Bytes()) {
+    return Fail(Code::kInvalidArgument,
+                "a draw of another network than {}, or one whose tasks may be "
+                "captured",
+                Excerpt(training_.network));
+  }
+  operations_ = std::move(operations);
+  runner_->Replace(operations_);
+  for (auto& [block, input] : inputs_) {
+    input.each = training.blocks[block].bytes_per_image;
+  }
+  for (PreparedRound& round : rounds_) {
+    for (Command& command : round.commands) {
+      const MemoryEvent& event = *command.event;
+      if (event.op != EventOp::kCompute) continue;
+      UCUDNN_ASSIGN_OR_RETURN(command.parts,
+                              runner_->Prepare(event.task, round.planned->batch,
+                                               event.parts, event.range.bytes));
+    }
+  }
+  return {};
+}
+
 Result<TrainingBatch> MemoryExecutor::MakeBatch() {
-  const Bytes images = training_.blocks[images_block_].SizeAt(training_.batch);
+  const Bytes images = images_;
   const Bytes labels = training_.blocks[labels_block_].SizeAt(training_.batch);
   TrainingBatch batch;
   auto memory = device_.AllocateHost(images + labels);

@@ -21,7 +21,8 @@
 // mini-batch, so that the sum is the mini-batch's gradient. A round's images
 // and labels are loaded before it starts, which is not part of the plan. Images
 // that the plan fetches during a round come from where the caller wrote them:
-// host memory of the device's, which a copy queue reads by itself.
+// host memory of the device's, which a copy queue reads by itself. A network
+// that reads the images in parts (TrainingInput::split) has an input for each.
 //
 // From the second step on, tasks that nothing comes between are replayed as
 // captured work where the device can (Device::Capture), so that the host keeps
@@ -99,7 +100,8 @@ struct ExecutionOptions {
 };
 
 // A mini-batch in host memory that copies to the device fastest. It must not
-// outlive the device.
+// outlive the device. If the network reads the images in parts, each part of
+// all images follows the one before (client/training/image_parts.h).
 struct TrainingBatch {
   std::span<float> images;
   std::span<std::int32_t> labels;
@@ -188,6 +190,15 @@ class MemoryExecutor {
   // A batch to fill for Step, in memory of its own: while one is trained,
   // another thread may fill the next. kResourceExhausted.
   Result<TrainingBatch> MakeBatch();
+
+  // Cuts the images of the next steps elsewhere (DrawTraining): `training` is
+  // Create's but for the sizes of blocks, none of which is larger. Algorithms
+  // are the plan's or, where one does not suit a part, what the device suggests
+  // within the planned workspace. kInvalidArgument if blocks or tasks are
+  // others, or work may be captured; errors of the device, after which the
+  // executor cannot be used.
+  Status Redraw(const TrainingGraph& training,
+                std::vector<TaskOperation> operations);
 
   // Trains one mini-batch, one of MakeBatch. After an error the executor cannot
   // be used.
@@ -289,7 +300,14 @@ class MemoryExecutor {
 
   const TrainingBatch* batch_ = nullptr;  // during a step
   std::size_t labels_block_ = 0;
-  std::size_t images_block_ = 0;
+  // Of each input block but the labels, in a batch: where its images begin, and
+  // the size of one.
+  struct Input {
+    Bytes first;
+    Bytes each;
+  };
+  std::map<std::size_t, Input> inputs_;
+  Bytes images_;  // all of them
   std::int64_t labels_per_image_ = 1;
   std::uint32_t steps_ = 0;  // of this executor
 };

@@ -112,11 +112,13 @@ Result<std::int64_t> MemoryExecutor::Correct(const Command& loss,
 
 const char* MemoryExecutor::InputOf(std::size_t block,
                                     std::int64_t first) const {
-  const auto* const data =
-      block == labels_block_
-          ? reinterpret_cast<const char*>(batch_->labels.data())
-          : reinterpret_cast<const char*>(batch_->images.data());
-  return data + first * training_.blocks[block].bytes_per_image.count();
+  if (block == labels_block_) {
+    return reinterpret_cast<const char*>(batch_->labels.data() +
+                                         first * labels_per_image_);
+  }
+  const Input& input = inputs_.at(block);
+  return reinterpret_cast<const char*>(batch_->images.data()) +
+         input.first.count() + first * input.each.count();
 }
 
 Status MemoryExecutor::LoadInputs(const PreparedRound& round,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 
 namespace ucudnn {
 namespace {
@@ -34,10 +36,13 @@ Parameters InitialParameters(const TrainingGraph& training,
                              std::span<const TaskOperation> operations,
                              std::uint64_t seed) {
   Parameters parameters;
+  // By its number among the weights, which splitting the network keeps.
+  std::map<std::size_t, std::uint64_t> seeds;
   for (std::size_t block = 0; block < training.blocks.size(); ++block) {
     const MemoryBlock& b = training.blocks[block];
     if (b.kind != BlockKind::kWeight && b.kind != BlockKind::kMomentum)
       continue;
+    if (b.kind == BlockKind::kWeight) seeds.emplace(block, seed + seeds.size());
     parameters[block].resize(static_cast<std::size_t>(b.bytes.count()) /
                              sizeof(float));
   }
@@ -56,11 +61,24 @@ Parameters InitialParameters(const TrainingGraph& training,
         static_cast<double>(operation.filters) /
         static_cast<double>(operation.transposed ? g.channels : g.filters);
     const auto limit = static_cast<float>(std::sqrt(6 / inputs));
-    Generator generator(seed + *operation.w);
+    Generator generator(seeds.at(*operation.w));
     std::generate(values.begin(), filters,
                   [&] { return generator.Uniform(limit); });
   }
   return parameters;
+}
+
+void CopyWeights(const TrainingGraph& from_training, const Parameters& from,
+                 const TrainingGraph& training, Parameters* parameters) {
+  const auto is_weight = [](const TrainingGraph& graph, std::size_t block) {
+    return graph.blocks[block].kind == BlockKind::kWeight;
+  };
+  auto next = from.begin();
+  for (auto& [block, values] : *parameters) {
+    if (!is_weight(training, block)) continue;
+    while (!is_weight(from_training, next->first)) ++next;
+    values = (next++)->second;
+  }
 }
 
 SyntheticBatch MakeSyntheticBatch(const TrainingGraph& training,
@@ -72,8 +90,10 @@ SyntheticBatch MakeSyntheticBatch(const TrainingGraph& training,
     return static_cast<std::size_t>(
         training.blocks[block].SizeAt(training.batch).count() / 4);
   };
+  std::optional<std::size_t> labels;
   for (const TaskOperation& operation : operations) {
     if (operation.what != TaskOperator::kLoss) continue;
+    labels = operation.labels;
     batch.labels.resize(count(*operation.labels));
     const auto classes = static_cast<std::uint64_t>(operation.input.channels);
     for (std::int32_t& label : batch.labels) {
@@ -81,10 +101,11 @@ SyntheticBatch MakeSyntheticBatch(const TrainingGraph& training,
     }
   }
   for (std::size_t block = 0; block < training.blocks.size(); ++block) {
-    if (training.blocks[block].kind != BlockKind::kInput) continue;
-    batch.images.resize(count(block));
-    for (float& value : batch.images) value = generator.Uniform(1.0F);
-    break;  // the labels' block comes last
+    if (training.blocks[block].kind != BlockKind::kInput || block == labels) {
+      continue;
+    }
+    std::generate_n(std::back_inserter(batch.images), count(block),
+                    [&] { return generator.Uniform(1.0F); });
   }
   return batch;
 }

@@ -22,6 +22,11 @@ Parameters InitialParameters(const TrainingGraph& training,
                              std::span<const TaskOperation> operations,
                              std::uint64_t seed);
 
+// Sets the weights to those of the same network, split or not: splitting it
+// keeps their order.
+void CopyWeights(const TrainingGraph& from_training, const Parameters& from,
+                 const TrainingGraph& training, Parameters* parameters);
+
 // Images of uniform values in [-1, 1], and labels, for the graph's mini-batch;
 // the same for the same seed.
 struct SyntheticBatch {

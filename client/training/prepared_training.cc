@@ -6,12 +6,40 @@
 #include "base/onnx/network_file.h"
 #include "base/service/time_limit.h"
 #include "base/training/costs.h"
+#include "base/training/dataflow.h"
 #include "device/measure/device_model.h"
 
 namespace ucudnn {
 namespace {
 
 constexpr std::string_view kUndivided = "undivided";
+
+// Builds what trains `whole`.
+Result<std::unique_ptr<PreparedTraining>> Build(
+    Graph whole, const TrainingInput& input,
+    std::optional<std::uint64_t> draw) {
+  auto prepared = std::make_unique<PreparedTraining>();
+  prepared->whole = std::move(whole);
+  prepared->graph = prepared->whole;
+  if (input.split) {
+    UCUDNN_ASSIGN_OR_RETURN(prepared->graph,
+                            SplitGraph(prepared->whole, *input.split, draw));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(prepared->training,
+                          BuildTrainingGraph(prepared->graph, input.graph));
+  UCUDNN_ASSIGN_OR_RETURN(prepared->operations,
+                          OperationsOf(prepared->graph, prepared->training));
+  return prepared;
+}
+
+Status CheckInputs(const Graph& graph) {
+  UCUDNN_ASSIGN_OR_RETURN(const Dataflow flow, Dataflow::Of(graph));
+  const auto inputs = std::ranges::count_if(
+      flow.values(), [](const Value& value) { return !value.producer; });
+  if (inputs == 1) return {};
+  return Fail(Code::kUnimplemented, "the model has {} inputs; one is accepted",
+              inputs);
+}
 
 }  // namespace
 
@@ -24,19 +52,22 @@ bool PreparedTraining::NormalisesOverImages() const {
 
 Result<std::unique_ptr<PreparedTraining>> ReadTraining(
     const TrainingInput& input) {
-  auto prepared = std::make_unique<PreparedTraining>();
-  UCUDNN_ASSIGN_OR_RETURN(
-      prepared->graph,
-      ParseGraph(input.contents, input.name, input.batch, input.source));
-  auto training = BuildTrainingGraph(prepared->graph, input.graph);
-  if (!training) return Within(input.source, std::move(training).error());
-  prepared->training = *std::move(training);
-  auto operations = OperationsOf(prepared->graph, prepared->training);
-  if (!operations) return Within(input.source, std::move(operations).error());
-  prepared->operations = *std::move(operations);
-  prepared->parameters =
-      InitialParameters(prepared->training, prepared->operations, input.seed);
-  return prepared;
+  UCUDNN_ASSIGN_OR_RETURN(Graph graph, ParseGraph(input.contents, input.name,
+                                                  input.batch, input.source));
+  const Status checked = CheckInputs(graph);
+  if (!checked) return Within(input.source, checked.error());
+  auto built = Build(std::move(graph), input, std::nullopt);
+  if (!built) return Within(input.source, std::move(built).error());
+  PreparedTraining& prepared = **built;
+  prepared.parameters =
+      InitialParameters(prepared.training, prepared.operations, input.seed);
+  return built;
+}
+
+Result<std::unique_ptr<PreparedTraining>> DrawTraining(
+    const PreparedTraining& prepared, const TrainingInput& input,
+    std::uint64_t draw) {
+  return Build(prepared.whole, input, draw);
 }
 
 Status MeasureTraining(Device& device, Operators& operators,

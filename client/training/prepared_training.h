@@ -27,6 +27,7 @@
 #include "device/training/task_operations.h"
 #include "solver/memory/policies.h"
 #include "solver/memory/request.h"
+#include "solver/memory/split/split.h"
 
 namespace ucudnn {
 
@@ -35,6 +36,8 @@ struct TrainingInput {
   std::string source;    // what errors call it
   std::string name = "network";
   BatchSize batch;
+  // Its first layers are computed in parts of the images.
+  std::optional<SplitOptions> split = {};
   TrainingOptions graph = {};
   // Of the link; measured if absent.
   std::optional<DeviceModel> model;
@@ -48,7 +51,8 @@ struct TrainingInput {
 };
 
 struct PreparedTraining {
-  Graph graph;
+  Graph whole;             // as the model has it
+  Graph graph;             // with TrainingInput::split
   TrainingGraph training;  // with measurements
   std::vector<TaskOperation> operations;
   Parameters parameters;
@@ -57,10 +61,16 @@ struct PreparedTraining {
   bool NormalisesOverImages() const;
 };
 
-// The network without measurements. Errors of reading it, BuildTrainingGraph
-// and OperationsOf.
+// The network without measurements. Errors of reading it, SplitGraph,
+// BuildTrainingGraph and OperationsOf; kUnimplemented unless it has one input.
 Result<std::unique_ptr<PreparedTraining>> ReadTraining(
     const TrainingInput& input);
+
+// The network with the parts of a draw, which a stochastic split makes anew for
+// each step (MemoryExecutor::Redraw): without measurements and parameters.
+Result<std::unique_ptr<PreparedTraining>> DrawTraining(
+    const PreparedTraining& prepared, const TrainingInput& input,
+    std::uint64_t draw);
 
 // Measures on `device`, which takes seconds. Errors of MeasureDeviceModel and
 // MeasureTasks.

@@ -259,12 +259,16 @@ class OneDnnOperators final : public Operators {
     return {};
   }
 
-  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
-                  std::int64_t stride, float beta, float* out,
-                  std::int64_t out_stride) override {
-    for (std::int64_t row = 0; row < rows; ++row) {
+  Status CopyRows(std::int64_t planes, std::int64_t rows, std::int64_t width,
+                  const float* a, const PlaneStrides& strides, float beta,
+                  float* out, const PlaneStrides& out_strides) override {
+    for (std::int64_t n = 0; n < planes * rows; ++n) {
+      const std::int64_t plane = n / rows;
+      const std::int64_t row = n % rows;
+      const float* const from = a + plane * strides.plane + row * strides.row;
+      float* const to = out + plane * out_strides.plane + row * out_strides.row;
       for (std::int64_t i = 0; i < width; ++i) {
-        Store(double{a[row * stride + i]}, beta, &out[row * out_stride + i]);
+        Store(double{from[i]}, beta, &to[i]);
       }
     }
     return {};

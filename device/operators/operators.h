@@ -127,6 +127,12 @@ struct UpdateRule {
   float momentum = 0;
 };
 
+// Distances, in elements, of planes and of their rows.
+struct PlaneStrides {
+  std::int64_t plane = 0;
+  std::int64_t row = 0;
+};
+
 // Which elements a dropout keeps: element i of the call is element `first` + i
 // of the step, so that sub-batches drop what the whole batch would.
 struct DropoutChoice {
@@ -224,11 +230,12 @@ class Operators {
   virtual Status Blend(BatchSize batch, std::int64_t elements, float alpha,
                        const float* a, float beta, float* out) = 0;
 
-  // A part of each of some rows: `width` elements at distances of `stride` and
-  // `out_stride`. out = a + beta out.
-  virtual Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
-                          std::int64_t stride, float beta, float* out,
-                          std::int64_t out_stride) = 0;
+  // A part of each of some planes, `rows` of `width` elements.
+  // out = a + beta out.
+  virtual Status CopyRows(std::int64_t planes, std::int64_t rows,
+                          std::int64_t width, const float* a,
+                          const PlaneStrides& strides, float beta, float* out,
+                          const PlaneStrides& out_strides) = 0;
 
   // b has one element for `span` consecutive ones of a. out = a * b + beta out.
   virtual Status Multiply(std::int64_t count, std::int64_t span, const float* a,

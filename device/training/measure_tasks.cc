@@ -379,10 +379,11 @@ class TaskMeasurement {
                     extent(o.output), o.trained, o.x.size(), o.old.has_value(),
                     o.old == o.dx);
     key += fmt::format(" {} {} {} {}", static_cast<int>(o.activation.kind),
-                       o.response.size, o.rows, o.span);
+                       o.response.size, o.planes, o.span);
     key += fmt::format(" {}", static_cast<int>(o.resizing.mode));
     for (const TensorPart& part : o.parts) {
-      key += fmt::format(" {} {}", part.width, part.old.has_value());
+      key += fmt::format(" {} {} {}", part.height, part.width,
+                         part.old.has_value());
     }
     for (const auto& factor : o.factors) {
       key += fmt::format(" {}", factor.has_value());
@@ -391,7 +392,7 @@ class TaskMeasurement {
       key += fmt::format(" {} {} {}", w.extent, w.stride, w.before);
     }
     return key + fmt::format(" {} {} {} {} {}", o.v.has_value(),
-                             o.statistics.has_value(),
+                             o.statistics.size(),
                              static_cast<int>(o.pooling.kind),
                              o.y && !o.x.empty() && o.x[0] == *o.y,
                              !o.x.empty() && rectified_.contains(o.x[0]));

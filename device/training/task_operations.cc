@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +23,7 @@ namespace {
 constexpr std::string_view kAccepted =
     "Conv, ConvTranspose, Gemm, Relu, Sigmoid, HardSigmoid, Swish, HardSwish, "
     "MaxPool, AveragePool, GlobalAveragePool, BatchNormalization, LRN, Resize, "
-    "Add, "
-    "Mul, Concat, Split and Dropout";
+    "Add, Mul, Concat, Split, Dropout and the padding of convolutions";
 
 Result<ImageExtent> ExtentOf(const Tensor& tensor) {
   const std::vector<std::int64_t>& shape = tensor.shape;
@@ -71,8 +73,7 @@ class Binder {
       UCUDNN_RETURN_IF_ERROR(SetLoss(&operation));
       return operation;
     }
-    const auto node = nodes_.find(
-        std::string_view(task.name).substr(0, task.name.rfind('.')));
+    const auto node = nodes_.find(NodeOf(task));
     if (node == nodes_.end()) {
       return Fail(Code::kInvalidArgument, "the model has no such node");
     }
@@ -108,7 +109,7 @@ class Binder {
           operation->v = block;
           break;
         case BlockKind::kStatistics:
-          operation->statistics = block;
+          operation->statistics.push_back({block, PixelsOf(block)});
           break;
         case BlockKind::kMask:
           operation->mask = block;
@@ -124,7 +125,7 @@ class Binder {
           operation->dx = block;
           break;
         case BlockKind::kStatistics:
-          operation->statistics = block;
+          operation->statistics.push_back({block, PixelsOf(block)});
           break;
         case BlockKind::kMask:
           operation->mask = block;
@@ -137,6 +138,22 @@ class Binder {
       }
     }
     return {};
+  }
+
+  // Of an image of the tensor that a block of statistics is of.
+  std::int64_t PixelsOf(std::size_t block) const {
+    for (const Task& task : training_.tasks) {
+      if (task.kind != TaskKind::kForward ||
+          std::ranges::find(task.writes, block) == task.writes.end()) {
+        continue;
+      }
+      const Node& node = graph_.nodes[nodes_.at(NodeOf(task))];
+      const std::vector<std::int64_t>& shape =
+          graph_.tensors[node.outputs[0]].shape;
+      return std::accumulate(shape.begin() + 2, shape.end(), std::int64_t{1},
+                             std::multiplies<>());
+    }
+    return 0;
   }
 
   Status SetLoss(TaskOperation* operation) const {
@@ -224,9 +241,10 @@ class Binder {
     } else if (type == "Mul") {
       operation->what = TaskOperator::kMultiply;
       return SetFactors(graph_, flow_, index, training_, task, operation);
-    } else if (type == "Concat" || type == "Split") {
+    } else if (type == "Concat" || type == "Split" ||
+               (type == "Pad" && node.pooling)) {
       operation->what =
-          type == "Concat" ? TaskOperator::kConcat : TaskOperator::kSplit;
+          type == "Split" ? TaskOperator::kSplit : TaskOperator::kConcat;
       return SetParts(graph_, flow_, index, training_, task, operation);
     } else if (type == "BatchNormalization") {
       operation->what = TaskOperator::kNormalise;
@@ -335,9 +353,11 @@ class Binder {
     UCUDNN_ASSIGN_OR_RETURN(operation->normalisation.extent,
                             ExtentOf(graph_.tensors[node.outputs[0]]));
     operation->normalisation.epsilon = node.NumberOr("epsilon", 1e-5);
-    // ONNX counts the part that stays.
-    operation->running_momentum =
-        static_cast<float>(1 - node.NumberOr("momentum", 0.9));
+    // ONNX counts the part that stays after an iteration.
+    const auto times = static_cast<double>(
+        std::max<std::size_t>(operation->statistics.size(), 1));
+    operation->running_momentum = static_cast<float>(
+        1 - std::pow(node.NumberOr("momentum", 0.9), 1 / times));
     return {};
   }
 

@@ -38,13 +38,20 @@ enum class TaskOperator {
 // "convolution", "relu", ..., "update".
 std::string_view Name(TaskOperator what);
 
-// One of several tensors of a task: elements [first, first + width) of each row
-// of the tensor that they make together.
+// One of several tensors of a task: `height` rows of `width` elements, from
+// element `first` on, of each plane of the tensor that they make together.
 struct TensorPart {
   std::size_t block = 0;
   std::optional<std::size_t> old = {};  // as TaskOperation::old
   std::int64_t first = 0;
+  std::int64_t height = 1;
   std::int64_t width = 0;
+};
+
+// What a normalisation leaves for its backward pass and its update.
+struct StatisticsBlock {
+  std::size_t block = 0;
+  std::int64_t pixels = 0;  // of an image, of which they are
 };
 
 struct TaskOperation {
@@ -65,11 +72,14 @@ struct TaskOperation {
   Activation activation = {};
   LocalResponse response = {};
   Resizing resizing = {};
-  // Of Concat and Split: their parts, or the gradients of those; and the rows
-  // of an image, and the elements of a row, that the parts make together.
+  // Of Concat, Split and Pad: their parts, or the gradients of those; and the
+  // planes of an image, and the elements of a plane and of its rows, that the
+  // parts make together.
   std::vector<TensorPart> parts = {};
-  std::int64_t rows = 1;
+  std::int64_t planes = 1;
+  std::int64_t plane = 0;
   std::int64_t row = 0;
+  bool pads = false;  // there are zeros around the part
   // Of a product: how many elements of x[0] each of x[1] multiplies, and the
   // gradients of both.
   std::int64_t span = 1;
@@ -77,7 +87,9 @@ struct TaskOperation {
 
   // Blocks; absent if the task has no such operand.
   std::vector<std::size_t> x;  // several of a sum
-  std::optional<std::size_t> y, dy, dx, w, dw, v, statistics, mask, labels;
+  std::optional<std::size_t> y, dy, dx, w, dw, v, mask, labels;
+  // Several of an update of parameters that nodes share.
+  std::vector<StatisticsBlock> statistics = {};
   // Holds what the task adds dx to. It may be dx.
   std::optional<std::size_t> old;
 };

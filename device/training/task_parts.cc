@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -122,7 +124,7 @@ Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t index,
                 TaskOperation* operation) {
   UCUDNN_RETURN_IF_ERROR(CheckOperands(flow, index));
   const Node& node = graph.nodes[index];
-  const bool concat = operation->what == TaskOperator::kConcat;
+  const bool concat = operation->what == TaskOperator::kConcat;  // or Pad
   const auto& tensors = concat ? node.inputs : node.outputs;
   const Shape& whole =
       graph.tensors[concat ? node.outputs[0] : node.inputs[0]].shape;
@@ -136,12 +138,17 @@ Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t index,
                 rank);
   }
   const auto product = [](auto begin, auto end) {
-    std::int64_t elements = 1;
-    for (auto at = begin; at != end; ++at) elements *= *at;
-    return elements;
+    return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
   };
-  operation->rows = product(whole.begin() + 1, whole.begin() + axis);
-  operation->row = product(whole.begin() + axis, whole.end());
+  // Rectangles of the last two dimensions, so many in a row, instead of what
+  // lies along the axis.
+  const auto columns = static_cast<std::size_t>(node.NumberOr("columns", 0));
+  operation->pads = node.pooling.has_value();
+  const bool rectangles = operation->pads || columns > 0;
+  const auto from = rectangles ? rank - 2 : axis;
+  operation->planes = product(whole.begin() + 1, whole.begin() + from);
+  operation->plane = product(whole.begin() + from, whole.end());
+  operation->row = rectangles ? whole.back() : operation->plane;
   Blocks blocks;
   std::vector<std::optional<TensorPart>> gradients(tensors.size());
   if (task.kind == TaskKind::kForward) {
@@ -156,13 +163,23 @@ Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t index,
         OperandGradients(flow, index, training, task, tensors.size()));
     operation->old = of_input.at(0)->old;
   }
-  std::int64_t first = 0;
+  std::int64_t x = operation->pads ? (*node.pooling)[2].before : 0;
+  std::int64_t y = operation->pads ? (*node.pooling)[1].before : 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Shape& shape = graph.tensors[tensors[i]].shape;
     TensorPart part = gradients[i].value_or(TensorPart());
-    part.first = first;
-    part.width = product(shape.begin() + axis, shape.end());
-    first += part.width;
+    part.height = rectangles ? shape[shape.size() - 2] : 1;
+    part.width =
+        rectangles ? shape.back() : product(shape.begin() + axis, shape.end());
+    // The largest parts of a stochastic split overlap.
+    part.first = std::min(y, operation->plane / operation->row - part.height) *
+                     operation->row +
+                 std::min(x, operation->row - part.width);
+    x += part.width;
+    if (columns > 0 && (i + 1) % columns == 0) {
+      x = 0;
+      y += part.height;
+    }
     if (!blocks.empty()) part.block = blocks.at(i);
     // The gradients of operands that are not trained are not computed.
     if (!blocks.empty() || gradients[i]) operation->parts.push_back(part);

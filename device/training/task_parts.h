@@ -14,8 +14,9 @@
 
 namespace ucudnn {
 
-// Sets TaskOperation::parts, rows and row of a Concat or Split. kUnimplemented
-// unless it joins computed tensors along an axis other than the images'.
+// Sets TaskOperation::parts, and what they make together, of a Concat, a Split
+// or a Pad of known windows. kUnimplemented unless it joins computed tensors
+// along an axis other than the images', or in a grid (solver/memory/split).
 Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t node,
                 const TrainingGraph& training, const Task& task,
                 TaskOperation* operation);

@@ -11,6 +11,8 @@ namespace {
 
 // ONNX's default; the readers of models keep no other.
 constexpr double kDropoutRatio = 0.5;
+// Prepared convolutions of earlier shapes.
+constexpr std::size_t kMostKept = 4096;
 
 // The algorithm that CostsAt calls `name`, which has the math appended where
 // several have one name.
@@ -35,17 +37,31 @@ Result<Algorithm> AlgorithmOf(const TrainingGraph& graph, const Task& task,
 }  // namespace
 
 Result<Convolution*> TaskRunner::PreparedConvolution(
-    const ConvProblem& problem, BatchSize batch, const Algorithm& algorithm) {
+    const ConvProblem& problem, BatchSize batch, const Algorithm& algorithm,
+    std::optional<Bytes> most) {
   std::unique_ptr<Convolution>& known =
       convolutions_[{problem, batch, algorithm}];
-  if (known == nullptr) {
-    UCUDNN_ASSIGN_OR_RETURN(known, device_.Prepare(problem, batch, algorithm));
+  if (known != nullptr) return known.get();
+  auto prepared = device_.Prepare(problem, batch, algorithm);
+  if (most && (!prepared || (*prepared)->workspace() > *most)) {
+    UCUDNN_ASSIGN_OR_RETURN(const Candidate suggested,
+                            SuggestWithin(device_, problem, batch, *most,
+                                          kDefaultMaxError, &errors_));
+    prepared = device_.Prepare(problem, batch, suggested.algorithm);
   }
+  if (!prepared) return tl::unexpected<Error>(std::move(prepared).error());
+  known = *std::move(prepared);
   return known.get();
 }
 
+void TaskRunner::Replace(std::span<const TaskOperation> operations) {
+  operations_ = operations;
+  if (convolutions_.size() > kMostKept) convolutions_.clear();
+}
+
 Result<PreparedParts> TaskRunner::Prepare(std::size_t task, BatchSize batch,
-                                          std::span<const TaskPart> parts) {
+                                          std::span<const TaskPart> parts,
+                                          std::optional<Bytes> most) {
   PreparedParts prepared;
   const TaskOperation& operation = operations_[task];
   if (operation.what != TaskOperator::kConvolution) return prepared;
@@ -64,7 +80,7 @@ Result<PreparedParts> TaskRunner::Prepare(std::size_t task, BatchSize batch,
         AlgorithmOf(graph_, graph_.tasks[task], part.batch, part.algorithm));
     UCUDNN_ASSIGN_OR_RETURN(
         Convolution* const convolution,
-        PreparedConvolution(*operation.conv, part.batch, algorithm));
+        PreparedConvolution(*operation.conv, part.batch, algorithm, most));
     prepared.steps.push_back({convolution, part.batch.count(), part.count});
     prepared.workspace = std::max(prepared.workspace, convolution->workspace());
   }
@@ -100,13 +116,15 @@ Status TaskRunner::RunUpdate(const TaskOperation& operation,
   UCUDNN_RETURN_IF_ERROR(operators_.Update(
       operation.trained, {.rate = state.rate, .momentum = state.momentum},
       blocks[*operation.dw], operation.v ? blocks[*operation.v] : nullptr, w));
-  if (!operation.statistics) return {};
   const BatchSize images =
       state.shared != nullptr ? state.shared->images() : state.batch;
-  return operators_.UpdateRunning(
-      operation.normalisation, blocks[*operation.statistics],
-      images.count() * operation.normalisation.extent.pixels(),
-      operation.running_momentum, w + operation.trained);
+  for (const StatisticsBlock& statistics : operation.statistics) {
+    UCUDNN_RETURN_IF_ERROR(operators_.UpdateRunning(
+        operation.normalisation, blocks[statistics.block],
+        images.count() * statistics.pixels, operation.running_momentum,
+        w + operation.trained));
+  }
+  return {};
 }
 
 Status TaskRunner::NormaliseForward(std::size_t task,
@@ -117,7 +135,7 @@ Status TaskRunner::NormaliseForward(std::size_t task,
   const float* const x = blocks[operation.x.at(0)];
   const float* const w = blocks[*operation.w];
   float* const y = blocks[*operation.y];
-  float* const statistics = blocks[*operation.statistics];
+  float* const statistics = blocks[operation.statistics.at(0).block];
   if (state.infers) {
     return operators_.NormaliseByRunning(state.batch, normalisation, x, w,
                                          w + operation.trained, y);
@@ -144,7 +162,7 @@ Status TaskRunner::NormaliseBackward(const TaskOperation& operation,
   const Normalisation& normalisation = operation.normalisation;
   const float* const x = blocks[operation.x.at(0)];
   const float* const dy = blocks[*operation.dy];
-  const float* const statistics = blocks[*operation.statistics];
+  const float* const statistics = blocks[operation.statistics.at(0).block];
   const float gradients_beta = state.adds ? 1.0F : 0.0F;
   if (state.shared == nullptr) {
     return operators_.NormaliseBackward(
@@ -232,19 +250,28 @@ Status TaskRunner::CopyParts(const TaskOperation& operation,
   if (joins && !forward) {
     UCUDNN_ASSIGN_OR_RETURN(beta, BetaOf(whole, operation.old, blocks, batch));
   }
-  const std::int64_t rows = batch.count() * operation.rows;
+  const std::int64_t planes = batch.count() * operation.planes;
+  const PlaneStrides in_plane = {operation.plane, operation.row};
+  if (operation.pads && forward) {
+    UCUDNN_RETURN_IF_ERROR(device_.Fill(
+        blocks[whole], 0,
+        Bytes(planes * operation.plane * std::int64_t{sizeof(float)})));
+  }
   for (const TensorPart& part : operation.parts) {
     float* const in_whole = blocks[whole] + part.first;
     float* const alone = blocks[part.block];
+    const PlaneStrides packed = {part.height * part.width, part.width};
     if (joins) {
-      UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(
-          rows, part.width, alone, part.width, beta, in_whole, operation.row));
+      UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(planes, part.height,
+                                                 part.width, alone, packed,
+                                                 beta, in_whole, in_plane));
       continue;
     }
     UCUDNN_ASSIGN_OR_RETURN(const float kept,
                             BetaOf(part.block, part.old, blocks, batch));
-    UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(
-        rows, part.width, in_whole, operation.row, kept, alone, part.width));
+    UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(planes, part.height, part.width,
+                                               in_whole, in_plane, kept, alone,
+                                               packed));
   }
   return {};
 }

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
+#include "device/accuracy.h"
 #include "device/device.h"
 #include "device/micro_batches.h"
 #include "device/operators/operators.h"
@@ -60,11 +61,17 @@ class TaskRunner {
         graph_(graph),
         operations_(operations) {}
 
+  // Other shapes of the same tasks. What was prepared is no longer valid.
+  void Replace(std::span<const TaskOperation> operations);
+
   // Prepares how `task` runs `batch` images. The names of algorithms are those
-  // of CostsAt. kNotFound if the graph has no measured algorithm of this name;
-  // the device's errors.
+  // of CostsAt. One that needs more than `most` of workspace, or does not suit
+  // the shapes, is replaced by what the device suggests. kNotFound if the graph
+  // has no measured algorithm of this name; errors of SuggestWithin and of the
+  // device.
   Result<PreparedParts> Prepare(std::size_t task, BatchSize batch,
-                                std::span<const TaskPart> parts);
+                                std::span<const TaskPart> parts,
+                                std::optional<Bytes> most = {});
 
   // Enqueues `task`, whose blocks lie at `blocks[block]`. `parts` are those of
   // a convolution.
@@ -84,7 +91,8 @@ class TaskRunner {
  private:
   Result<Convolution*> PreparedConvolution(const ConvProblem& problem,
                                            BatchSize batch,
-                                           const Algorithm& algorithm);
+                                           const Algorithm& algorithm,
+                                           std::optional<Bytes> most);
   Status RunConvolution(const TaskOperation& operation,
                         std::span<float* const> blocks,
                         const PreparedParts& parts, void* workspace,
@@ -115,7 +123,8 @@ class TaskRunner {
   Device& device_;
   Operators& operators_;
   const TrainingGraph& graph_;
-  const std::span<const TaskOperation> operations_;
+  std::span<const TaskOperation> operations_;
+  AlgorithmErrors errors_;
   std::map<Key, std::unique_ptr<Convolution>> convolutions_;
 };
 

@@ -277,14 +277,17 @@ TEST_P(OperatorsContractTest, CopiesPartsOfRows) {
   const Values old = Random(4 * 50, 28);
   for (const float beta : {0.0F, 1.0F}) {
     Values expected = old;
-    for (std::size_t row = 0; row < 4; ++row) {
-      for (std::size_t i = 0; i < 20; ++i) {
-        float& to = expected[row * 50 + 7 + i];
-        to = from[row * 30 + 5 + i] + beta * to;
+    // Of each plane of 3 rows of 10, 2 rows of 6; to planes of 5 of 10.
+    for (std::size_t plane = 0; plane < 4; ++plane) {
+      for (std::size_t i = 0; i < 12; ++i) {
+        const std::size_t row = i / 6 * 10 + i % 6;
+        float& to = expected[plane * 50 + 14 + row];
+        to = from[plane * 30 + 3 + row] + beta * to;
       }
     }
     float* const to = Put(old);
-    ASSERT_OK(operators_->CopyRows(4, 20, Put(from) + 5, 30, beta, to + 7, 50));
+    ASSERT_OK(operators_->CopyRows(4, 2, 6, Put(from) + 3, {30, 10}, beta,
+                                   to + 14, {50, 10}));
     EXPECT_EQ(Get(to, expected.size()), expected);
   }
 }

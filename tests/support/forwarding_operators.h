@@ -31,10 +31,11 @@ class ForwardingOperators : public Operators {
     return operators_.ActivateBackward(batch, elements, activation, saved, dy,
                                        beta, dx);
   }
-  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
-                  std::int64_t stride, float beta, float* out,
-                  std::int64_t out_stride) override {
-    return operators_.CopyRows(rows, width, a, stride, beta, out, out_stride);
+  Status CopyRows(std::int64_t planes, std::int64_t rows, std::int64_t width,
+                  const float* a, const PlaneStrides& strides, float beta,
+                  float* out, const PlaneStrides& out_strides) override {
+    return operators_.CopyRows(planes, rows, width, a, strides, beta, out,
+                               out_strides);
   }
   Status Multiply(std::int64_t count, std::int64_t span, const float* a,
                   const float* b, float beta, float* out) override {

@@ -518,21 +518,27 @@ std::vector<Entry> Activations() {
 }
 
 Entry CopyRows() {
-  return Elements(kCopyRows, "from to count width stride out_stride beta",
+  return Elements(kCopyRows,
+                  "from to count width rows from_plane from_row to_plane "
+                  "to_row beta",
                   "count",
                   fmt::format(R"(
-  .reg .u32 row, column;
+  .reg .u32 plane, row, column;
   .reg .u64 wide;
   .reg .f32 value;
   div.u32 row, i, width;
   rem.u32 column, i, width;
+  div.u32 plane, row, rows;
+  rem.u32 row, row, rows;
   cvt.u64.u32 wide, column;
-  mad.wide.u32 wide, row, stride, wide;
+  mad.wide.u32 wide, row, from_row, wide;
+  mad.wide.u32 wide, plane, from_plane, wide;
   shl.b64 wide, wide, 2;
   add.u64 address, from, wide;
   ld.global.f32 value, [address];
   cvt.u64.u32 wide, column;
-  mad.wide.u32 wide, row, out_stride, wide;
+  mad.wide.u32 wide, row, to_row, wide;
+  mad.wide.u32 wide, plane, to_plane, wide;
   shl.b64 wide, wide, 2;
   add.u64 address, to, wide;
 {})",

@@ -95,8 +95,9 @@ inline constexpr SlopeKernel kHardSigmoidBackward{
 inline constexpr SlopeKernel kSwishBackward{"ucudnn_swish_backward"};
 inline constexpr SlopeKernel kHardSwishBackward{"ucudnn_hard_swish_backward"};
 
-// (from, to, count, width, stride, out_stride, beta)
+// (from, to, count, width, rows, from_plane, from_row, to_plane, to_row, beta)
 inline constexpr Kernel<const float*, float*, std::uint32_t, std::uint32_t,
+                        std::uint32_t, std::uint32_t, std::uint32_t,
                         std::uint32_t, std::uint32_t, float>
     kCopyRows{"ucudnn_copy_rows"};
 // (a, b, out, count, span, beta)

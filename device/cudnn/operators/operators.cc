@@ -122,12 +122,14 @@ class CudnnOperators final : public Operators {
                             dy, dx, Count(count), activation.alpha, beta);
   }
 
-  Status CopyRows(std::int64_t rows, std::int64_t width, const float* a,
-                  std::int64_t stride, float beta, float* out,
-                  std::int64_t out_stride) override {
-    return kernels_->Launch(kCopyRows, rows * width, a, out,
-                            Count(rows * width), Count(width), Count(stride),
-                            Count(out_stride), beta);
+  Status CopyRows(std::int64_t planes, std::int64_t rows, std::int64_t width,
+                  const float* a, const PlaneStrides& strides, float beta,
+                  float* out, const PlaneStrides& out_strides) override {
+    const std::int64_t count = planes * rows * width;
+    return kernels_->Launch(kCopyRows, count, a, out, Count(count),
+                            Count(width), Count(rows), Count(strides.plane),
+                            Count(strides.row), Count(out_strides.plane),
+                            Count(out_strides.row), beta);
   }
 
   Status Multiply(std::int64_t count, std::int64_t span, const float* a,

@@ -48,6 +48,7 @@ class Splitter {
     Node join;
     join.name = graph_.nodes[layout_.end - 1].name + ".join";
     join.op_type = "Concat";
+    join.numbers = {{"columns", options_.width_parts}};
     join.outputs = {kept[layout_.join]};
     for (std::size_t y = 0; y < layout_.intervals[0][layout_.join].size();
          ++y) {
@@ -91,35 +92,65 @@ class Splitter {
       const auto input = *std::ranges::find_if(
           node.inputs,
           [&](std::size_t tensor) { return layout_.data[tensor]; });
+      std::array<Window, 3> around;
       for (std::size_t a = 0; a < kSplitAxes.size(); ++a) {
+        const std::size_t spatial = kSplitAxes[a].spatial;
         const Interval in = layout_.intervals[a][input][part[a]];
         const Interval out = layout_.intervals[a][output][part[a]];
-        SetWindow(
-            kSplitAxes[a].spatial, in,
-            WindowOfPart(layout_.windows[i][kSplitAxes[a].spatial], in, out,
-                         kSplitAxes[a].ExtentOf(graph_.tensors[output])),
-            &node);
+        const Window window =
+            WindowOfPart(layout_.windows[i][spatial], in, out,
+                         kSplitAxes[a].ExtentOf(graph_.tensors[output]));
+        if (node.pooling) (*node.pooling)[spatial] = window;
+        if (node.convolution) {
+          around[spatial] = SetWindow(spatial, in.size(), out.size(), window,
+                                      &node.convolution->geometry);
+        }
       }
       node.name += suffix;
-      add(output);
       for (std::size_t& tensor : node.inputs) tensor = own[tensor];
+      if (around != std::array<Window, 3>()) {
+        node.inputs[0] = AddPad(node, around, result);
+      }
+      add(output);
       node.outputs = {own[output]};
       result->nodes.push_back(std::move(node));
     }
     return own[layout_.join];
   }
 
-  // Gives the node's convolution or pooling the window of a part. ConvGeometry
-  // has one padding for both sides; if a part needs different ones, the padding
-  // is counted as part of the input.
-  static void SetWindow(std::size_t spatial, Interval input,
-                        const Window& window, Node* node) {
-    if (node->pooling) (*node->pooling)[spatial] = window;
-    if (!node->convolution) return;
-    ConvGeometry& g = node->convolution->geometry;
-    const bool even = window.before == window.after;
-    g.padding[spatial] = even ? window.before : 0;
-    g.input[spatial] = input.size() + (even ? 0 : window.before + window.after);
+  // Gives a convolution the window of a part. Its padding is the same on both
+  // sides, and may be larger than is needed after if no output reads it. Where
+  // that is not enough, the input is padded; returns by what.
+  static Window SetWindow(std::size_t spatial, std::int64_t input,
+                          std::int64_t output, const Window& window,
+                          ConvGeometry* g) {
+    g->input[spatial] = input;
+    g->padding[spatial] = window.before;
+    if (g->output()[spatial] == output) return {};
+    g->input[spatial] += window.before + window.after;
+    g->padding[spatial] = 0;
+    return {.before = window.before, .after = window.after};
+  }
+
+  // Adds a padded copy of the convolution's input; returns its tensor.
+  static std::size_t AddPad(const Node& convolution,
+                            const std::array<Window, 3>& around,
+                            Graph* result) {
+    Tensor padded = result->tensors[convolution.inputs[0]];
+    padded.name = convolution.name + ".padded";
+    for (const SplitAxis& axis : kSplitAxes) {
+      padded.shape[padded.shape.size() - axis.from_end] =
+          around[axis.spatial].OutputOf(axis.ExtentOf(padded));
+    }
+    Node pad;
+    pad.name = convolution.name + ".pad";
+    pad.op_type = "Pad";
+    pad.inputs = {convolution.inputs[0]};
+    pad.outputs = {result->tensors.size()};
+    pad.pooling = around;
+    result->tensors.push_back(std::move(padded));
+    result->nodes.push_back(std::move(pad));
+    return result->tensors.size() - 1;
   }
 
   const Graph& graph_;
@@ -175,8 +206,10 @@ Result<SplitOptions> ParseSplitOptions(std::string_view text) {
   return options;
 }
 
-Result<Graph> SplitGraph(const Graph& graph, const SplitOptions& options) {
-  UCUDNN_ASSIGN_OR_RETURN(SplitLayout layout, LayOutSplit(graph, options));
+Result<Graph> SplitGraph(const Graph& graph, const SplitOptions& options,
+                         std::optional<std::uint64_t> draw) {
+  UCUDNN_ASSIGN_OR_RETURN(SplitLayout layout,
+                          LayOutSplit(graph, options, draw));
   return Splitter(graph, options, std::move(layout)).Assemble();
 }
 

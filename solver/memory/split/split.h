@@ -25,13 +25,20 @@
 //     alone is live. There the parts are put together by one Concat.
 //   - That tensor is cut evenly, at O_i = floor(i N / n); every tensor before
 //     it in the middle of what all its readers allow, I_i =
-//     floor((lb + ub) / 2), or as near to it as the layers before allow
+//     floor((lb + ub + 1) / 2), or as near to it as the layers before allow
 //     (FindCuts): at ResNet's strided blocks the middle alone has no solution.
+//     Rounded up, since most parts then need as much padding before as after,
+//     which is all that devices' convolutions have. Those that need more on one
+//     side read a padded copy of their input.
 //   - Stochastic splitting draws each O_i anew for every iteration, up to a
-//     fifth of a part to either side. The graph has the largest part of each
-//     over all draws, so that a plan for it holds for every iteration; its
-//     parts overlap, and take more time and memory than any one draw.
+//     fifth of a part to either side; every cut before it moves by as much,
+//     times the strides between, so that draws differ in sizes alone. The graph
+//     for plans has the largest part of each over all draws, so that a plan for
+//     it holds for every iteration; its parts overlap, and take more time and
+//     memory than any one draw.
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/graph.h"
@@ -44,17 +51,22 @@ struct SplitOptions {
   int height_parts = 1;
   int width_parts = 1;
   bool stochastic = false;
+
+  friend bool operator==(const SplitOptions&, const SplitOptions&) = default;
 };
 
 // "0.5,2,2" or "0.5,2,2,stochastic". kInvalidArgument, naming the field, its
 // value and what is accepted.
 Result<SplitOptions> ParseSplitOptions(std::string_view text);
 
-// The split network, named "vgg19 (split 0.5,2,2)". kInvalidArgument, naming
+// The split network, named "vgg19 (split 0.5,2,2)"; of a stochastic split with
+// the largest parts, or with those of the draw that follows from this number.
+// They have the same tensors and nodes. kInvalidArgument, naming
 // the node or tensor, where the network cannot be split so. Nodes that can be:
 // Conv, MaxPool and AveragePool of known windows, and those that compute each
 // element, or each place of the image, for itself. O(nodes * parts).
-Result<Graph> SplitGraph(const Graph& graph, const SplitOptions& options);
+Result<Graph> SplitGraph(const Graph& graph, const SplitOptions& options,
+                         std::optional<std::uint64_t> draw = std::nullopt);
 
 }  // namespace ucudnn
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -52,8 +53,12 @@ Result<std::array<Window, 3>> WindowsOf(const Node& node) {
 
 class Finder {
  public:
-  Finder(const Graph& graph, const SplitOptions& options)
-      : graph_(graph), options_(options) {}
+  Finder(const Graph& graph, const SplitOptions& options,
+         std::optional<std::uint64_t> draw)
+      : graph_(graph),
+        options_(options),
+        draw_(draw),
+        draws_(draw.value_or(0)) {}
 
   Result<SplitLayout> Find() {
     FindData();
@@ -241,19 +246,28 @@ class Finder {
       intervals.emplace_back(static_cast<std::size_t>(parts));
       if (IsImage(tensor)) intervals.back().back().end = axis.ExtentOf(tensor);
     }
+    // How far draws move a tensor's cuts if they move the last one's by 1.
+    std::vector<std::int64_t> scale(graph_.tensors.size(), 1);
+    for (std::size_t i = layout_.end; i-- > 0;) {
+      if (!layout_.in_parts[i]) continue;
+      for (const std::size_t input : graph_.nodes[i].inputs) {
+        scale[input] = layout_.windows[i][axis.spatial].stride *
+                       scale[graph_.nodes[i].outputs[0]];
+      }
+    }
     const std::int64_t drift = options_.stochastic ? size / (5 * parts) : 0;
     for (std::int64_t i = 1; i < parts; ++i) {
       const auto part = static_cast<std::size_t>(i);
-      const std::int64_t even = i * size / parts;
-      for (std::int64_t place = even - drift; place <= even + drift; ++place) {
-        UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> cuts,
-                                CutsBefore(axis, place));
-        // Cuts rise with `place`: the first draw makes the part behind the cut
-        // largest, the last draw the part before it.
-        for (std::size_t t = 0; t < cuts.size(); ++t) {
-          if (place == even - drift) intervals[t][part].begin = cuts[t];
-          if (place == even + drift) intervals[t][part - 1].end = cuts[t];
-        }
+      UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::int64_t> cuts,
+                              CutsBefore(axis, i * size / parts));
+      const auto choices = static_cast<std::uint64_t>(2 * drift + 1);
+      const std::int64_t shift =
+          draw_ ? static_cast<std::int64_t>(draws_() % choices) - drift : 0;
+      const std::int64_t overlap = draw_ ? 0 : drift;
+      for (std::size_t t = 0; t < cuts.size(); ++t) {
+        const std::int64_t cut = cuts[t] + shift * scale[t];
+        intervals[t][part].begin = cut - overlap * scale[t];
+        intervals[t][part - 1].end = cut + overlap * scale[t];
       }
     }
     return CheckParts(which);
@@ -265,9 +279,12 @@ class Finder {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (!layout_.split[t] || !layout_.data[t]) continue;
       const std::vector<Interval>& parts = layout_.intervals[which][t];
-      for (std::size_t i = 1; i + 1 < parts.size(); ++i) {
+      for (std::size_t i = 0; i < parts.size(); ++i) {
         // From the latest cut before the part to the earliest one behind it.
-        if (parts[i - 1].end < parts[i + 1].begin) continue;
+        const std::int64_t begin = i == 0 ? 0 : parts[i - 1].end;
+        const std::int64_t end =
+            i + 1 == parts.size() ? parts[i].end : parts[i + 1].begin;
+        if (begin < end) continue;
         return Fail(Code::kInvalidArgument,
                     "{} parts would leave one without any of the {} elements "
                     "of {} of tensor '{}'; fewer are accepted",
@@ -280,15 +297,17 @@ class Finder {
 
   const Graph& graph_;
   const SplitOptions& options_;
+  const std::optional<std::uint64_t> draw_;
+  std::mt19937_64 draws_;
   std::vector<std::size_t> last_;  // by tensor: behind the last reading node
   SplitLayout layout_;
 };
 
 }  // namespace
 
-Result<SplitLayout> LayOutSplit(const Graph& graph,
-                                const SplitOptions& options) {
-  return Finder(graph, options).Find();
+Result<SplitLayout> LayOutSplit(const Graph& graph, const SplitOptions& options,
+                                std::optional<std::uint64_t> draw) {
+  return Finder(graph, options, draw).Find();
 }
 
 }  // namespace ucudnn

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -43,13 +44,13 @@ struct SplitLayout {
   // parts have.
   std::vector<bool> data;
   std::vector<bool> split;
-  // By axis, tensor and part; they may overlap if the split is stochastic.
+  // By axis, tensor and part; the largest of a stochastic split overlap.
   std::array<std::vector<std::vector<Interval>>, 2> intervals;
 };
 
 // Errors of SplitGraph.
-Result<SplitLayout> LayOutSplit(const Graph& graph,
-                                const SplitOptions& options);
+Result<SplitLayout> LayOutSplit(const Graph& graph, const SplitOptions& options,
+                                std::optional<std::uint64_t> draw);
 
 }  // namespace ucudnn
 

@@ -85,7 +85,7 @@ Cuts FindCuts(const std::vector<WindowStep>& steps,
   if (cuts.conflict) return cuts;
   const auto choose = [&](std::size_t tensor) {
     const CutRange open = ranges[tensor];
-    const std::int64_t middle = (open.low + open.high) / 2;
+    const std::int64_t middle = (open.low + open.high + 1) / 2;
     for (std::int64_t distance = 0; !IsFixed(ranges[tensor]); ++distance) {
       for (const std::int64_t at : {middle - distance, middle + distance}) {
         std::vector<CutRange> narrowed = ranges;

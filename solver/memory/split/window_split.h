@@ -82,7 +82,7 @@ struct Cuts {
 // Cuts tensors of these sizes so that tensor `last` is cut before element
 // `place` and every step between the parts before and behind. In reverse order
 // of `steps` (which are in order of execution) each tensor takes the place
-// nearest to the middle, rounded down, of what the choices made so far leave
+// nearest to the middle, rounded up, of what the choices made so far leave
 // open, the lower one of two. So a solution is found if there is one, and no
 // place falls as `place` rises.
 //

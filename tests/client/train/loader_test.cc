@@ -33,6 +33,8 @@ class NumberedImages final : public Dataset {
   ImageExtent extent_{1, 2, 3};
 };
 
+const std::vector<ImagePart> kWhole = {{0, 0, 2, 0, 3}};
+
 Order MakeOrder() { return *Order::Create(kImages, kBatch, 7); }
 
 // The result of a loader without threads or buffers.
@@ -84,7 +86,8 @@ TEST(LoaderTest, GivesTheShareOfEachStepInItsOrder) {
     for (const BatchSize batch : {BatchSize(1), BatchSize(7), BatchSize(27)}) {
       loader.SetShare(RoomFor(batch), first, batch);
       for (std::int64_t step = 0; step < 5; ++step) {
-        const TrainingBatch& images = loader.Load(step, step == 4);
+        const TrainingBatch& images =
+            loader.Load(step, kWhole, step < 4 ? &kWhole : nullptr);
         EXPECT_THAT(PixelsOf(images),
                     ElementsAreArray(Pixels(step, first, batch)))
             << readers << " readers, step " << step;
@@ -98,12 +101,42 @@ TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
   const NumberedImages data;
   Loader loader(data, MakeOrder(), 2);
   loader.SetShare(RoomFor(BatchSize(16)), BatchSize(0), BatchSize(16));
-  (void)loader.Load(0, false);
+  (void)loader.Load(0, kWhole, &kWhole);
   loader.SetShare(RoomFor(BatchSize(12)), BatchSize(16), BatchSize(12));
-  EXPECT_EQ(LabelsOf(loader.Load(1, false)),
+  EXPECT_EQ(LabelsOf(loader.Load(1, kWhole, &kWhole)),
             Labels(1, BatchSize(16), BatchSize(12)));
-  EXPECT_THAT(PixelsOf(loader.Load(9, true)),
+  EXPECT_THAT(PixelsOf(loader.Load(9, kWhole, nullptr)),
               ElementsAreArray(Pixels(9, BatchSize(16), BatchSize(12))));
+}
+
+// Each pixel of an image holds 10 times its row and its column.
+class PlacedImages final : public Dataset {
+ public:
+  const ImageExtent& extent() const override { return extent_; }
+  std::int64_t classes() const override { return 1; }
+  std::int64_t size() const override { return kImages; }
+  std::int64_t Label(std::int64_t) const override { return 0; }
+  void Read(std::int64_t, float* pixels) const override {
+    for (int i = 0; i < 6; ++i)
+      *pixels++ = static_cast<float>(i / 3 * 10 + i % 3);
+  }
+
+ private:
+  ImageExtent extent_{1, 2, 3};
+};
+
+TEST(LoaderTest, CutsTheImagesOfEachStepWhereItIsTold) {
+  const PlacedImages data;
+  Loader loader(data, MakeOrder(), 1);
+  loader.SetShare(RoomFor(BatchSize(2)), BatchSize(0), BatchSize(2));
+  // Rooms of two images each, for parts of 2 and 4 elements.
+  const std::vector<ImagePart> left = {{0, 0, 2, 0, 1}, {4, 0, 2, 1, 2}};
+  const std::vector<ImagePart> top = {{0, 0, 1, 0, 2}, {4, 1, 1, 0, 3}};
+  EXPECT_THAT(PixelsOf(loader.Load(0, left, &top)),
+              ElementsAreArray({0, 10, 0, 10, 1, 2, 11, 12, 1, 2, 11, 12}));
+  const std::vector<float> next = PixelsOf(loader.Load(1, top, nullptr));
+  EXPECT_THAT(std::vector<float>(next.begin(), next.begin() + 10),
+              ElementsAreArray({0, 1, 0, 1, 10, 11, 12, 10, 11, 12}));
 }
 
 // Images that can only be read by two threads at once.
@@ -140,7 +173,7 @@ TEST(LoaderTest, ReadsWithSeveralThreadsAtOnce) {
   const MeetingImages data;
   Loader loader(data, MakeOrder(), 2);
   loader.SetShare(RoomFor(BatchSize(8)), BatchSize(0), BatchSize(8));
-  (void)loader.Load(0, true);
+  (void)loader.Load(0, {{0, 0, 1, 0, 1}}, nullptr);
   EXPECT_FALSE(data.late());
 }
 

@@ -247,6 +247,155 @@ TEST_F(TrainNormalisedTest, TakesStatisticsOverTheWholeMiniBatch) {
   EXPECT_GT(alone["ranks"][0]["peak_bytes"], 450 << 10);
 }
 
+// Layers with windows of all sorts, three of which are split.
+class TrainSplitTest : public TrainTest {
+ protected:
+  TrainSplitTest() {
+    Write("whole.onnx",
+          "c1 = Conv<pads=[1,1,1,1]>(x, w1)"
+          "n1 = BatchNormalization(c1, s1, t1, m1, v1)  r1 = Relu(n1)"
+          "c2 = Conv<pads=[1,1,1,1], strides=[2,2]>(r1, w2)  r2 = Relu(c2)"
+          "c3 = Conv<pads=[1,1,2,2]>(r2, w3)");
+    // The output of c3 is cut before 4 of 8, its input before 5, those of c2
+    // and c1 before 10. c3 has one row of padding around the first part, and
+    // two around the second.
+    std::string parts = "rows0, rows1 = Split<axis=2>(x, at)";
+    std::string joins;
+    for (const int i : {0, 1}) {
+      parts += fmt::format("x{0}0, x{0}1 = Split<axis=3>(rows{0}, at)", i);
+      for (const int j : {0, 1}) {
+        parts += fmt::format(
+            "c1{0}{1} = Conv<pads=[1,1,1,1]>(x{0}{1}, w1)"
+            "n1{0}{1} = BatchNormalization(c1{0}{1}, s1, t1, m1, v1)"
+            "r1{0}{1} = Relu(n1{0}{1})"
+            "c2{0}{1} = Conv<pads=[1,1,0,0], strides=[2,2]>(r1{0}{1}, w2)"
+            "r2{0}{1} = Relu(c2{0}{1})"
+            "c3{0}{1} = Conv<pads=[{2},{3},{2},{3}]>(r2{0}{1}, w3)",
+            i, j, i + 1, j + 1);
+      }
+      joins += fmt::format("y{0} = Concat<axis=3>(c3{0}0, c3{0}1)", i);
+    }
+    Write("by_hand.onnx", parts + joins + "c3 = Concat<axis=2>(y0, y1)");
+  }
+
+  void Write(const std::string& name, const std::string& layers) const {
+    std::ofstream(folder_ / name)
+        << test::OnnxModel(
+               "g (float[N,3,16,16] x, float[8,3,3,3] w1, float[8] s1,"
+               "float[8] t1, float[8] m1, float[8] v1, float[8,8,3,3] w2,"
+               "float[6,8,4,4] w3, float[6,6,3,3] w4, float[10,6] wf,"
+               "float[10] bf) => (float[N,10] y) <int64[2] at = {10, 6}> {" +
+               layers +
+               "r3 = Relu(c3)  c4 = Conv<pads=[1,1,1,1]>(r3, w4)"
+               "p = GlobalAveragePool(c4)  f = Flatten(p)"
+               "y = Gemm<transB=1>(f, wf, bf) }")
+               .SerializeAsString();
+  }
+
+  Json TrainOn(const std::string& name, int ranks, const Words& more,
+               const Words& steps = kFewSteps) {
+    return Train(ranks, steps + Words{"--network", folder_ / name} + more);
+  }
+
+  // What is saved, in an order that does not depend on names.
+  std::vector<float> Saved() const {
+    const std::string text = test::FileText(folder_ / "state");
+    std::vector<float> values = DecodeCheckpoint(text, "state")->values;
+    std::ranges::sort(values);
+    return values;
+  }
+};
+
+TEST_F(TrainSplitTest, TrainsAsANetworkThatIsSplitByHand) {
+  const Words saved = {"--checkpoint", folder_ / "state"};
+  const Json by_hand = TrainOn("by_hand.onnx", 1, saved);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const std::vector<float> parameters = Saved();
+  const Json whole = TrainOn("whole.onnx", 1, {});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_GT(LargestDifference(by_hand, whole), 10 * kRounding);
+
+  const Words split = {"--split", "0.75,2,2"};
+  const Json alone = TrainOn("whole.onnx", 1, split + saved);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(alone["network"], "whole (split 0.75,2,2)");
+  EXPECT_LT(LargestDifference(by_hand, alone), kRounding);
+  // Running statistics among them.
+  EXPECT_THAT(Saved(),
+              ::testing::Pointwise(::testing::FloatNear(1e-5F), parameters));
+  const Json together =
+      TrainOn("whole.onnx", 2,
+              split + Words{"--memory-budget", "200KiB,120KiB", "--recompute",
+                            "--poison"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(LargestDifference(by_hand, together), kRounding);
+  EXPECT_THAT(BatchesOf(together), Each(::testing::Gt(0)));
+  ExpectWithin(together, {200 << 10, 120 << 10});
+  EXPECT_GT(alone["ranks"][0]["peak_bytes"], 200 << 10);
+}
+
+TEST_F(TrainSplitTest, DrawsTheSameCutsOnAllRanksAndAfterACheckpoint) {
+  // Before rows 7, 8 or 9 of 16.
+  const Words split = {"--split", "0.25,2,2,stochastic"};
+  const Json alone = TrainOn("whole.onnx", 1, split);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const Json even = TrainOn("whole.onnx", 1, {"--split", "0.25,2,2"});
+  EXPECT_GT(LargestDifference(alone, even), 10 * kRounding);
+  const Json together =
+      TrainOn("whole.onnx", 2,
+              split + Words{"--memory-budget", "300KiB,150KiB", "--poison"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(LargestDifference(alone, together), kRounding);
+  EXPECT_THAT(BatchesOf(together), Each(::testing::Gt(0)));
+  ExpectWithin(together, {300 << 10, 150 << 10});
+
+  const Words saved = {"--checkpoint", folder_ / "state"};
+  (void)TrainOn("whole.onnx", 1, split + saved,
+                {"--batch", "16", "--steps", "2"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  const Json rest = TrainOn("whole.onnx", 1, split + saved + Words{"--resume"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  ASSERT_EQ(rest["losses"].size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(rest["losses"][i], alone["losses"][i + 2],
+                kRounding * double{alone["losses"][i + 2]});
+  }
+  const test::Finished other =
+      TrainAlone(kFewSteps + saved +
+                 Words{"--resume", "--network", folder_ / "whole.onnx"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("the split must be the same"));
+}
+
+// With parameters that training hardly moves: those of the whole network are
+// worth as much whether its training is split or not.
+TEST_F(TrainSplitTest, EvaluatesTheWholeNetworkOnOtherImages) {
+  const Words held_out = {"--rate", "1e-12",           "--evaluate",
+                          "37",     "--memory-budget", "500KiB"};
+  const Json whole = TrainOn("whole.onnx", 1, held_out);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_EQ(whole["evaluation"]["labels"], 37);
+  const double loss = whole["evaluation"]["loss"];
+  for (const char* split : {"0.75,2,2", "0.25,2,2,stochastic"}) {
+    for (const int ranks : {1, 2}) {
+      const Json parts =
+          TrainOn("whole.onnx", ranks, held_out + Words{"--split", split});
+      ASSERT_EQ(run_.exit_status, 0) << run_.output;
+      EXPECT_GT(LargestDifference(whole, parts), 10 * kRounding);
+      // Its running statistics are of parts.
+      EXPECT_NEAR(parts["evaluation"]["loss"], loss, 0.02 * loss);
+      EXPECT_NEAR(parts["evaluation"]["accuracy"],
+                  whole["evaluation"]["accuracy"], 0.1);
+    }
+  }
+}
+
+TEST_F(TrainTest, NamesWhatCannotBeSplit) {
+  const test::Finished deep = TrainAlone(kFewSteps + Words{"--split", "0.5,2"});
+  EXPECT_EQ(deep.status, 2);
+  EXPECT_THAT(deep.err, HasSubstr("--split: '0.5,2'; DEPTH,H,W"));
+}
+
 TEST_F(TrainNormalisedTest, TakesThemOverRanksIfAsked) {
   const Json report = Train(2, common_ + Words{"--batch-statistics", "rank"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;

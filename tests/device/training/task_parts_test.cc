@@ -48,8 +48,8 @@ TEST(TaskPartsTest, PutsPartsOfRowsOneAfterTheOther) {
   for (const TaskKind kind : {TaskKind::kForward, TaskKind::kBackward}) {
     const TaskOperation& concat =
         Find(*operations, TaskOperator::kConcat, kind);
-    EXPECT_EQ(concat.rows, 1);
-    EXPECT_EQ(concat.row, 10 * 64);
+    EXPECT_EQ(concat.planes, 1);
+    EXPECT_EQ(concat.plane, 10 * 64);
     ASSERT_EQ(concat.parts.size(), 2U);
     EXPECT_EQ(concat.parts[0].first, 0);
     EXPECT_EQ(concat.parts[0].width, 4 * 64);

@@ -179,13 +179,14 @@ inline float FakeSigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 inline void FakeCopyRows(std::uint32_t i, void** p) {
   if (i >= FakeParameter<std::uint32_t>(p, 2)) return;
   const auto width = FakeParameter<std::uint32_t>(p, 3);
-  const std::uint32_t row = i / width;
-  const std::uint32_t column = i % width;
-  float& to = FakeParameter<float*>(
-      p, 1)[row * FakeParameter<std::uint32_t>(p, 5) + column];
-  const auto beta = FakeParameter<float>(p, 6);
-  to = FakeParameter<const float*>(
-           p, 0)[row * FakeParameter<std::uint32_t>(p, 4) + column] +
+  const auto rows = FakeParameter<std::uint32_t>(p, 4);
+  const auto at = [&](int plane, int row) {
+    return i / width / rows * FakeParameter<std::uint32_t>(p, plane) +
+           i / width % rows * FakeParameter<std::uint32_t>(p, row) + i % width;
+  };
+  float& to = FakeParameter<float*>(p, 1)[at(7, 8)];
+  const auto beta = FakeParameter<float>(p, 9);
+  to = FakeParameter<const float*>(p, 0)[at(5, 6)] +
        (beta == 0 ? 0.0F : beta * to);
 }
 
@@ -310,7 +311,7 @@ inline const std::map<std::string, FakeKernel>& FakeKernels() {
       {"ucudnn_hard_swish_backward", FakeSlope([](float x, float) {
          return x < -3 ? 0.0F : x > 3 ? 1.0F : x / 3 + 0.5F;
        })},
-      {"ucudnn_copy_rows", {{8, 8, 4, 4, 4, 4, 4}, FakeCopyRows}},
+      {"ucudnn_copy_rows", {{8, 8, 4, 4, 4, 4, 4, 4, 4, 4}, FakeCopyRows}},
       {"ucudnn_multiply", {{8, 8, 8, 4, 4, 4}, FakeMultiply}},
       {"ucudnn_resample", {{8, 8, 8, 8, 4, 4, 4, 4, 4, 4}, FakeResample}},
       {"ucudnn_sum_products", {{8, 8, 8, 4, 4, 4, 4}, FakeSumProducts}},

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,20 +73,22 @@ TEST(SplitGraphTest, ComputesPartAfterPartAndJoinsThem) {
   EXPECT_EQ(g.padding, (Spatial{0, 1, 1}));
 }
 
-TEST(SplitGraphTest, CountsUnevenPaddingAsInput) {
+TEST(SplitGraphTest, PadsCopiesWherePaddingIsUneven) {
   // An even window: 2 elements of padding before, 1 after, at inner edges.
   test::NetworkBuilder n("net", 1);
   n.Conv("a", n.Input(1, 9), 1, 4, 1, 2, false);
   const Graph split = Split(n.Finish(), "1,2,1");
-  // The output of 10 is cut before 5: lb = 3, ub = 6, I = 4.
-  const ConvGeometry& first = split.nodes[0].convolution->geometry;
-  EXPECT_EQ(first.input, (Spatial{1, 4, 9}));
-  EXPECT_EQ(first.padding, (Spatial{0, 2, 2}));
-  const ConvGeometry& second = split.nodes[1].convolution->geometry;
-  EXPECT_EQ(second.input, (Spatial{1, 5 + 1 + 2, 9}));
-  EXPECT_EQ(second.padding, (Spatial{0, 0, 2}));
-  EXPECT_THAT(Shapes(split), ElementsAre("a.h0w0 of 5x10", "a.h1w0 of 5x10",
-                                         "a.join of 10x10"));
+  EXPECT_THAT(Shapes(split), ElementsAre("a.h0w0.pad of 8x9", "a.h0w0 of 5x10",
+                                         "a.h1w0 of 5x10", "a.join of 10x10"));
+  // The output of 10 is cut before 5: lb = 3, ub = 6, I = 5.
+  EXPECT_EQ(split.nodes[0].pooling,
+            (std::array{Window(), Window{1, 1, 2, 1}, Window()}));
+  const ConvGeometry& first = split.nodes[1].convolution->geometry;
+  EXPECT_EQ(first.input, (Spatial{1, 8, 9}));
+  EXPECT_EQ(first.padding, (Spatial{0, 0, 2}));
+  const ConvGeometry& second = split.nodes[2].convolution->geometry;
+  EXPECT_EQ(second.input, (Spatial{1, 4, 9}));
+  EXPECT_EQ(second.padding, (Spatial{0, 2, 2}));
 }
 
 TEST(SplitGraphTest, EndsWhereASingleTensorIsLive) {
@@ -132,6 +137,7 @@ void ExpectShapesAgree(const Graph& graph) {
 std::map<std::string, std::int64_t> Elements(const Graph& graph) {
   std::map<std::string, std::int64_t> sums;
   for (const Tensor& tensor : graph.tensors) {
+    if (tensor.name.ends_with(".padded")) continue;  // copies
     std::int64_t elements = 1;
     for (const std::int64_t size : tensor.shape) elements *= size;
     const std::size_t suffix = tensor.name.rfind(".h");
@@ -172,6 +178,46 @@ TEST(SplitGraphTest, PartsOfEveryTensorAddUpToIt) {
     }
   }
   EXPECT_GT(splits, 100);
+}
+
+TEST(SplitGraphTest, NeedsNoCopiesOfTheUsualConvolutions) {
+  for (const Graph& graph : {test::PaperVgg19(1), test::PaperResNet50(1)}) {
+    for (const char* parts : {"0.75,2,2", "0.5,3,2,stochastic"}) {
+      for (const Node& node : Split(graph, parts).nodes) {
+        EXPECT_NE(node.op_type, "Pad") << node.name;
+      }
+    }
+  }
+}
+
+// Draws are networks of their own, and the graph for plans has room for each.
+TEST(SplitGraphTest, DrawsDifferInSizesAloneAndFitTheLargestParts) {
+  for (const Graph& graph :
+       {test::SmallChain(2), test::SmallResidual(2), test::PaperAlexNet(1)}) {
+    const SplitOptions options = *ParseSplitOptions("0.5,2,3,stochastic");
+    const Graph largest = *SplitGraph(graph, options);
+    const std::map<std::string, std::int64_t> whole = Elements(graph);
+    std::set<std::vector<std::string>> seen;
+    for (std::uint64_t draw = 0; draw < 20; ++draw) {
+      const Graph drawn = *SplitGraph(graph, options, draw);
+      EXPECT_EQ(drawn, *SplitGraph(graph, options, draw));
+      seen.insert(Shapes(drawn));
+      ExpectShapesAgree(drawn);
+      const auto sums = Elements(drawn);
+      EXPECT_EQ(sums.at("input"), whole.at("input"));
+      ASSERT_EQ(drawn.nodes.size(), largest.nodes.size());
+      for (std::size_t i = 0; i < drawn.nodes.size(); ++i) {
+        EXPECT_EQ(drawn.nodes[i].name, largest.nodes[i].name);
+        EXPECT_EQ(drawn.nodes[i].inputs, largest.nodes[i].inputs);
+        EXPECT_EQ(drawn.nodes[i].outputs, largest.nodes[i].outputs);
+      }
+      ASSERT_EQ(drawn.tensors.size(), largest.tensors.size());
+      for (std::size_t t = 0; t < drawn.tensors.size(); ++t) {
+        EXPECT_LE(drawn.tensors[t].size(), largest.tensors[t].size());
+      }
+    }
+    EXPECT_GT(seen.size(), 2U);
+  }
 }
 
 TEST(SplitGraphTest, StochasticPartsAreTheLargestOfAllDraws) {
