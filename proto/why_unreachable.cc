@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -71,6 +72,32 @@ std::string NamesIn(const X509* certificate) {
   return std::string(data, static_cast<std::size_t>(size));
 }
 
+// OpenSSL writes to sockets as to files, so that a peer that has gone would end
+// the program. While one lives, this thread's SIGPIPE is lost.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+  bool was_pending_ = false;
+};
+
 std::string WhyNotAccepted(const SSL* tls, const std::string& host,
                            const std::string& ca) {
   const long verified = SSL_get_verify_result(tls);
@@ -102,6 +129,7 @@ std::string Access::WhyUnreachable(const std::string& endpoint) const {
   }
   const std::time_t deadline = std::time(nullptr) + kPatience.count();
   const bool trusted = !files_.ca.empty();
+  const WithoutSigpipe without_sigpipe;
   const Context context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
   Stream tcp(BIO_new_connect(endpoint.c_str()), BIO_free_all);
   if (context == nullptr || tcp == nullptr) return Reason();

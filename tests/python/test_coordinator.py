@@ -1,7 +1,10 @@
 """The client of coordinators, against real ones over REST."""
 
+import contextlib
 import http.server
 import json
+import socket
+import subprocess
 import threading
 
 import numpy
@@ -10,6 +13,7 @@ import ucudnn
 from ucudnn import rest
 
 from daemons import (
+    BIN,
     DATA,
     KINDS,
     NETWORK,
@@ -308,3 +312,25 @@ def test_understands_errors(status, body, error, message):
         with pytest.raises(error, match=message):
             ucudnn.connect(f"127.0.0.1:{server.server_port}")
         thread.join()
+
+
+def test_the_command_outlives_a_peer_that_has_gone():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reset_half_closed():
+            with contextlib.suppress(OSError):
+                while True:
+                    peer = listener.accept()[0]
+                    peer.recv(1)
+                    peer.shutdown(socket.SHUT_WR)
+                    peer.close()
+
+        threading.Thread(target=reset_half_closed, daemon=True).start()
+        address = "127.0.0.1:{}".format(listener.getsockname()[1])
+        done = subprocess.run(
+            [f"{BIN}/ucudnn", "devices", "--coordinator", address],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        listener.shutdown(socket.SHUT_RDWR)
+    assert done.returncode == 4, done
+    assert f"no coordinator answers at {address}" in done.stderr

@@ -74,6 +74,41 @@ v1::PlanRequest Client::RequestFor(std::int64_t batch,
   return request;
 }
 
+int Client::ReadJob(const std::string& id) {
+  v1::GetRequest request;
+  request.set_id(id);
+  const std::int64_t from = History::Now();
+  const auto job = Call(&Coordinators::GetJob, request);
+  if (!job && job.error().code != Code::kNotFound) return 0;
+  Facts revisions;
+  Facts steps;
+  Facts adopted;
+  Facts end;
+  if (job) {
+    for (const v1::JobRevision& revision : job->revisions()) {
+      revisions.emplace_back(RevisionKey(id, revision.revision()),
+                             Text(revision.plan_id()));
+    }
+    for (const v1::JobRank& rank : job->ranks()) {
+      for (const v1::StepTimes& times : rank.steps()) {
+        steps.emplace_back(StepsKey(id, times.revision(), rank.rank()),
+                           Text(times.count()));
+      }
+    }
+    // The first plan is adopted by itself.
+    if (job->revision() > 1) {
+      adopted.emplace_back(AdoptedKey(id), Text(job->revision()));
+    }
+    if (job->state() == "finished") end.emplace_back(EndKey(id), "finished");
+  }
+  History& history = site_.history;
+  history.Read(from, fmt::format("revision/{}/", id), std::move(revisions));
+  history.Read(from, fmt::format("count/steps/{}/", id), std::move(steps));
+  history.Read(from, AdoptedKey(id), std::move(adopted));
+  history.Read(from, EndKey(id), std::move(end));
+  return 1;
+}
+
 Measurer::Measurer(const Site& site, std::uint32_t seed, int number)
     : Client(site, seed),
       agents_(site.coordinators,
@@ -193,7 +228,7 @@ int JobRunner::Turn() {
     case 0:
       return Replan();
     case 1:
-      return Read();
+      return ReadJob(job_);
     default:
       return Report();
   }
@@ -288,48 +323,13 @@ int JobRunner::Adopt() {
   return 1;
 }
 
-int JobRunner::Read() {
-  v1::GetRequest request;
-  request.set_id(job_);
-  const std::int64_t from = History::Now();
-  const auto job = Call(&Coordinators::GetJob, request);
-  if (!job && job.error().code != Code::kNotFound) return 0;
-  Facts revisions;
-  Facts steps;
-  Facts adopted;
-  Facts end;
-  if (job) {
-    for (const v1::JobRevision& revision : job->revisions()) {
-      revisions.emplace_back(RevisionKey(job_, revision.revision()),
-                             Text(revision.plan_id()));
-    }
-    for (const v1::JobRank& rank : job->ranks()) {
-      for (const v1::StepTimes& times : rank.steps()) {
-        steps.emplace_back(StepsKey(job_, times.revision(), rank.rank()),
-                           Text(times.count()));
-      }
-    }
-    // The first plan is adopted by itself.
-    if (job->revision() > 1) {
-      adopted.emplace_back(AdoptedKey(job_), Text(job->revision()));
-    }
-    if (job->state() == "finished") end.emplace_back(EndKey(job_), "finished");
-  }
-  History& history = site_.history;
-  history.Read(from, fmt::format("revision/{}/", job_), std::move(revisions));
-  history.Read(from, fmt::format("count/steps/{}/", job_), std::move(steps));
-  history.Read(from, AdoptedKey(job_), std::move(adopted));
-  history.Read(from, EndKey(job_), std::move(end));
-  return 1;
-}
-
 int JobRunner::Finish() {
   v1::FinishJobRequest request;
   request.set_job_id(job_);
   const std::int64_t from = History::Now();
   if (!CallAsJob(&Coordinators::FinishJob, request)) return 0;
   site_.history.Acknowledged(from, {{EndKey(job_), "finished"}});
-  const int read = Read();
+  const int read = ReadJob(job_);
   if (read == 1) job_.clear();
   return 1 + read;
 }
@@ -337,6 +337,7 @@ int JobRunner::Finish() {
 int Observer::Turn() {
   int answered = ReadTasks();
   for (const std::string& kind : site_.kinds) answered += ReadPoints(kind);
+  answered += ReadJobs();
   v1::StatusRequest request;
   const std::int64_t from = History::Now();
   if (const auto status = Call(&Coordinators::GetStatus, request)) {
@@ -365,6 +366,20 @@ int Observer::ReadTasks() {
   }
   site_.history.Read(from, "task/", std::move(facts));
   return 1;
+}
+
+int Observer::ReadJobs() {
+  v1::ListRequest request;
+  request.set_limit(kPage);
+  int answered = 0;
+  while (true) {
+    const auto page = Call(&Coordinators::ListJobs, request);
+    if (!page || page->jobs().empty()) return answered;
+    for (const v1::Job& job : page->jobs()) {
+      answered += ReadJob(job.id());
+      request.set_after(job.id());
+    }
+  }
 }
 
 int Observer::ReadPoints(const std::string& kind) {

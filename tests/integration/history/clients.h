@@ -63,6 +63,8 @@ class Client {
   std::int64_t Random(std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution(least, most)(random_);
   }
+  // Reads a job; returns how many calls were answered.
+  int ReadJob(const std::string& job);
   // A request for a plan of the network.
   static v1::PlanRequest RequestFor(std::int64_t batch,
                                     const std::vector<std::string>& kinds);
@@ -120,7 +122,6 @@ class JobRunner final : public Client {
   int Report();
   int Replan();
   int Adopt();
-  int Read();
   int Finish();
 
   std::string job_;
@@ -142,6 +143,7 @@ class Observer final : public Client {
  private:
   int ReadTasks();
   int ReadPoints(const std::string& kind);
+  int ReadJobs();
 };
 
 }  // namespace ucudnn::test

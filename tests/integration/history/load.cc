@@ -19,13 +19,18 @@ void Pause(const std::stop_token& stop, milliseconds interval) {
 
 }  // namespace
 
-Load::Load(const Site& site, std::uint32_t seed) {
-  Add(std::make_unique<Measurer>(site, seed + 1, 0), milliseconds(20));
-  Add(std::make_unique<Measurer>(site, seed + 2, 1), milliseconds(20));
-  Add(std::make_unique<Planner>(site, seed + 3), milliseconds(50));
-  Add(std::make_unique<JobRunner>(site, seed + 4), milliseconds(10));
-  Add(std::make_unique<JobRunner>(site, seed + 5), milliseconds(10));
-  Add(std::make_unique<Observer>(site, seed + 6), milliseconds(2'000));
+Load::Load(const Site& site, std::uint32_t seed, const LoadShape& shape) {
+  for (int i = 0; i < shape.agents; ++i) {
+    Add(std::make_unique<Measurer>(site, ++seed, shape.first_agent + i),
+        shape.agent);
+  }
+  for (int i = 0; i < shape.planners; ++i) {
+    Add(std::make_unique<Planner>(site, ++seed), shape.planner);
+    Add(std::make_unique<Observer>(site, ++seed), shape.observer);
+  }
+  for (int i = 0; i < shape.jobs; ++i) {
+    Add(std::make_unique<JobRunner>(site, ++seed), shape.job);
+  }
 }
 
 void Load::Add(std::unique_ptr<Client> client, milliseconds interval) {
