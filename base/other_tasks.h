@@ -4,7 +4,9 @@
 // The tasks of a network's training iteration that are not convolutions, which
 // are measured together at one batch. They are a problem beside the
 // convolutions' (base/conv_problem.h): its points are the tasks' times, with a
-// task's name as the algorithm's.
+// task's name as the algorithm's. Tasks that normalise have two points, the
+// second one with kExchanged behind the name: as ranks run them that take
+// statistics over the images of all.
 
 #include <string>
 #include <string_view>
@@ -13,6 +15,8 @@
 #include "base/result.h"
 
 namespace ucudnn {
+
+inline constexpr std::string_view kExchanged = ".exchanged";
 
 struct OtherTasks {
   std::string network;  // SHA-256 of its ONNX model, in hexadecimal digits

@@ -51,14 +51,6 @@ struct Bound<kMethod> {
     auto& request = static_cast<Request&>(message);
     auto& service = coordinator.Get<Service>();
     if (who != nullptr) {
-      if constexpr (std::is_same_v<Request, v1::RegisterRequest>) {
-        UCUDNN_RETURN_IF_ERROR(service.CheckOwners(request));
-      }
-      if constexpr (std::is_same_v<Request, v1::PutStepRequest>) {
-        if (who->role == Role::kJob) {
-          UCUDNN_RETURN_IF_ERROR(service.CheckOwner(request, NameOf(*who)));
-        }
-      }
       if constexpr (requires { request.set_who(std::string()); }) {
         request.set_who(NameOf(*who));
       }

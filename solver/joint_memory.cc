@@ -321,7 +321,8 @@ std::string WhyShare(const JointMemoryProblem& problem,
   if (share.binding == Binding::kNothingLarger) {
     why = "no larger batch fits";
   } else if (share.binding == Binding::kLeftNoBatch) {
-    why = "left out: no batch fits";
+    why = fmt::format("left out: no batch fits into {}",
+                      HumanBytes(problem.kinds[kind].budget));
   }
   const auto memory = plan.plans.find({kind, batch});
   if (memory == plan.plans.end()) return why;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/other_tasks.h"
+
 namespace ucudnn {
 namespace {
 
@@ -73,7 +75,8 @@ KernelProfile MergedFor(const KernelProfile& kernel, const Profile& profile) {
 
 }  // namespace
 
-Profile ForNetwork(const Profile& profile, const Network& network) {
+Profile ForNetwork(const Profile& profile, const Network& network,
+                   const std::string& hash) {
   std::vector<std::string> devices;
   std::set<std::pair<Precision, Layout>> forms;
   std::map<std::pair<std::string, ConvProblem>, const KernelProfile*> known;
@@ -97,11 +100,17 @@ Profile ForNetwork(const Profile& profile, const Network& network) {
       }
     }
   }
+  std::ranges::copy_if(profile.others, std::back_inserter(result.others),
+                       [&](const KernelProfile& tasks) {
+                         const auto read = ParseOtherTasks(tasks.id.layer);
+                         return read && read->network == hash;
+                       });
   return result;
 }
 
 Result<Profile> WithProblems(const Profile& profile, const Network& network) {
   Profile result;
+  result.others = profile.others;
   for (const KernelProfile& kernel : profile.kernels) {
     if (kernel.problem) {
       result.kernels.push_back(kernel);

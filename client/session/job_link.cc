@@ -55,12 +55,17 @@ class JobLink::Worker {
     return std::exchange(offer_, std::nullopt);
   }
 
-  void Answer(std::int64_t revision, std::string rejected) {
+  void Answer(const Offer& offer, std::string rejected) {
     {
       const std::lock_guard lock(mutex_);
+      if (rejected.empty() && options_.registration) {
+        options_.registration->set_revision(offer.revision);
+        options_.registration->set_plan_id(offer.plan.id);
+        *options_.registration->mutable_request() = ToProto(offer.plan.request);
+      }
       v1::AnswerRevisionRequest answer;
       answer.set_job_id(options_.job_id);
-      answer.set_revision(revision);
+      answer.set_revision(offer.revision);
       answer.set_rejected(std::move(rejected));
       answers_.push_back(std::move(answer));
       answered_ = true;
@@ -126,10 +131,17 @@ class JobLink::Worker {
 
   bool Register() {
     if (registered_ || !options_.registration) return true;
+    v1::RegisterJobRequest registration;
+    {
+      const std::lock_guard lock(mutex_);
+      registration = *options_.registration;
+      offer_.reset();  // of the coordinator that knew the job
+    }
     const auto response =
-        connection_->Call(&Stub::RegisterJob, *options_.registration, Policy());
+        connection_->Call(&Stub::RegisterJob, registration, Policy());
     if (!response) return false;
     registered_ = true;
+    fetched_ = std::max<std::int64_t>(1, registration.revision());
     Pace(response->report_after_ms());
     return true;
   }
@@ -185,7 +197,8 @@ class JobLink::Worker {
       auto response = connection_->Call(&Stub::ReportSteps, request_, Policy());
       if (!response) {
         const Code code = response.error().code;
-        // The coordinator has another database than before: register again.
+        // The coordinator has another database than before: register again,
+        // with the revision that the ranks follow.
         if (code == Code::kNotFound) registered_ = false;
         // The coordinator would reject these steps again.
         if (code == Code::kInvalidArgument) ForgetSteps();
@@ -216,7 +229,7 @@ class JobLink::Worker {
     auto decoded = FromProto(*plan);
     fetched_ = newest.revision();
     if (!decoded) {
-      Answer(newest.revision(), decoded.error().message);
+      Answer({newest.revision(), {}}, decoded.error().message);
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -228,7 +241,7 @@ class JobLink::Worker {
     pause_ = std::clamp(Milliseconds(ms), kShortestPause, kLongestPause);
   }
 
-  const Options options_;
+  Options options_;  // its registration under mutex_
   const std::unique_ptr<Connection> connection_;
   StepLog log_;
 
@@ -276,8 +289,8 @@ std::optional<JobLink::Offer> JobLink::TakeOffer() {
   return worker_->TakeOffer();
 }
 
-void JobLink::Answer(std::int64_t revision, std::string rejected) {
-  worker_->Answer(revision, std::move(rejected));
+void JobLink::Answer(const Offer& offer, std::string rejected) {
+  worker_->Answer(offer, std::move(rejected));
 }
 
 void JobLink::Finish() { worker_->Finish(); }

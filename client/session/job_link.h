@@ -5,7 +5,9 @@
 // own thread, so that training never waits. Rank 0 registers the job, fetches
 // plans for it to adopt and reports its end; every rank reports its step times.
 // If the coordinator is unavailable, every report tries it again and sends the
-// steps of the meantime, up to StepLog::kCapacity. Independent of MPI.
+// steps of the meantime, up to StepLog::kCapacity. A coordinator that does not
+// know the job, or the revision that it runs, is told of both. Independent of
+// MPI.
 
 #include <chrono>
 #include <cstdint>
@@ -30,7 +32,7 @@ class JobLink {
     std::string job_key = {};  // of job_id (proto/job_key.h)
     std::string job_id;
     int rank = 0;
-    // Set on rank 0, complete.
+    // Set on rank 0, complete, of the plan that the job begins with.
     std::optional<v1::RegisterJobRequest> registration;
     // The time limit of one call to the coordinator.
     std::chrono::milliseconds call_within{1'000};
@@ -63,7 +65,7 @@ class JobLink {
   // The newest offer that was not taken yet. Only rank 0 receives offers.
   std::optional<Offer> TakeOffer();
   // Reports the outcome of an offer: empty `rejected` means adopted.
-  void Answer(std::int64_t revision, std::string rejected);
+  void Answer(const Offer& offer, std::string rejected);
 
   // Sends what is left and, on rank 0, reports the job's end; then stops the
   // thread. Returns within call_within and finish_within.

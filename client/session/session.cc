@@ -190,7 +190,7 @@ Result<bool> Session::Refresh() {
   if (link_ != nullptr) offer = link_->TakeOffer();
   if (offer) {
     if (const Status fits = CheckOffer(offer->plan); !fits) {
-      link_->Answer(offer->revision, fits.error().message);
+      link_->Answer(*offer, fits.error().message);
       offer.reset();
     }
   }
@@ -202,7 +202,7 @@ Result<bool> Session::Refresh() {
       ShareIfRunnable(*ranks_, offer ? offer->plan : JobPlan(),
                       config_->kernels, *device_, Soon()));
   if (!shared) {
-    if (offer) link_->Answer(revision, shared.error().message);
+    if (offer) link_->Answer(*offer, shared.error().message);
     return false;
   }
   plan_ = *std::move(shared);
@@ -211,7 +211,7 @@ Result<bool> Session::Refresh() {
   reason_ = fmt::format("plan {}, revision {} of the job", plan_.id, revision_);
   ForgetActiveComm();
   WarnOfSharedDevices();
-  if (offer) link_->Answer(revision, "");
+  if (offer) link_->Answer(*offer, "");
   return true;
 }
 

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "base/training/costs.h"
 #include "base/training/json.h"
+#include "client/train/estimates.h"
 
 namespace ucudnn::train {
 namespace {
@@ -53,6 +56,24 @@ Result<MeasuredPoint> PointOf(const Json& json) {
   return point;
 }
 
+// Every task has points at the same batches, but updates, which take the same
+// time at any.
+Status CheckComplete(const TrainingGraph& graph) {
+  const std::set<BatchSize> sizes = MeasuredSizes(graph);
+  for (const Task& task : graph.tasks) {
+    std::set<BatchSize> own;
+    for (const MeasuredPoint& point : task.work.measured) {
+      own.insert(point.batch);
+    }
+    if (task.kind == TaskKind::kUpdate ? !own.empty() : own == sizes) continue;
+    return Fail(Code::kInvalidArgument,
+                "task '{}' has points at {} batches; those of other tasks, at "
+                "{}, are accepted",
+                Excerpt(task.name, 200), own.size(), sizes.size());
+  }
+  return {};
+}
+
 }  // namespace
 
 Json MeasurementsOf(const TrainingGraph& graph) {
@@ -91,6 +112,7 @@ Status SetMeasurements(const Json& json, TrainingGraph* graph) {
         points.push_back(*std::move(read));
       }
     }
+    UCUDNN_RETURN_IF_ERROR(CheckComplete(*graph));
   } catch (const Json::exception& error) {
     return Fail(Code::kInvalidArgument, "measurements: {}", error.what());
   }

@@ -392,10 +392,16 @@ class Training {
     execution.poison = options_.poison;
     execution.time_tasks = options_.time_tasks;
     if (draws()) execution.graph_memory = Bytes();
-    UCUDNN_ASSIGN_OR_RETURN(
-        executor_, MemoryExecutor::Create(*device_, *operators_, network.graph,
-                                          network.training, *part_.plan,
-                                          network.parameters, execution));
+    auto executor = MemoryExecutor::Create(*device_, *operators_, network.graph,
+                                           network.training, *part_.plan,
+                                           network.parameters, execution);
+    // The algorithms are those of the file.
+    if (!executor && executor.error().code == Code::kNotFound &&
+        !options_.measurements.empty()) {
+      return Within(Excerpt(options_.measurements),
+                    std::move(executor).error());
+    }
+    UCUDNN_ASSIGN_OR_RETURN(executor_, std::move(executor));
     std::array<TrainingBatch, 2> batches;
     for (TrainingBatch& batch : batches) {
       UCUDNN_ASSIGN_OR_RETURN(batch, executor_->MakeBatch());

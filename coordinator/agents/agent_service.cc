@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/service/call.h"
 #include "coordinator/actions.h"
 #include "coordinator/page.h"
 #include "proto/convert.h"
@@ -91,6 +92,7 @@ Result<v1::RegisterResponse> AgentService::Register(
   registration.agent.machine_id = request.machine_id();
   registration.agent.version = request.version();
   registration.now_ms = clock_.NowMs();
+  registration.own_only = !Call::Caller().empty();
   UCUDNN_RETURN_IF_ERROR(heartbeats_.Register(registration));
   v1::RegisterResponse response;
   response.set_heartbeat_ms(context_.options()->heartbeat_ms);
@@ -106,20 +108,6 @@ Result<DeviceRecord> AgentService::DeviceOf(const std::string& agent,
                 device.agent, agent);
   }
   return device;
-}
-
-Status AgentService::CheckOwners(const v1::RegisterRequest& request) {
-  AgentStore& agents = store_.agents;
-  for (const v1::Device& device : request.devices()) {
-    const auto known = agents.GetDevice(device.id());
-    if (!known || known->agent == request.agent_id()) continue;
-    const auto owner = agents.GetAgent(known->agent);
-    if (!owner || owner->state == AgentState::kGone) continue;
-    return Fail(Code::kPermissionDenied,
-                "device {} is that of agent {}, which is not gone", device.id(),
-                known->agent);
-  }
-  return {};
 }
 
 Result<v1::HeartbeatResponse> AgentService::Heartbeat(

@@ -46,8 +46,6 @@ class AgentService {
   // The agent's device. kNotFound if it is another agent's.
   Result<DeviceRecord> DeviceOf(const std::string& agent,
                                 const std::string& device);
-  // kPermissionDenied if a device is that of another agent that is not gone.
-  Status CheckOwners(const v1::RegisterRequest& request);
   Result<ShownAgent> Show(const std::string& agent);
   // How many devices are online, as Maintain last saw.
   std::int64_t devices() const { return devices_; }

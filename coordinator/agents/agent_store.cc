@@ -107,16 +107,21 @@ Result<Registered> Sorted(std::span<const AgentRegistration> registrations) {
   return sorted;
 }
 
+// The first of the map whose key is in no row.
+template <class Map>
+auto FirstMissing(const Map& map, const std::vector<SqlRow>& rows) {
+  std::set<std::string, std::less<>> found;
+  for (const SqlRow& row : rows) found.insert(row.Text(0));
+  return std::ranges::find_if_not(
+      map, [&](const auto& entry) { return found.contains(entry.first); });
+}
+
 // The error of an agent that is not among those put: another machine has one of
 // its name.
 Status RefuseSecond(SqlTransaction& sql, const Registered& registered,
                     const std::vector<SqlRow>& put) {
-  std::set<std::string, std::less<>> known;
-  for (const SqlRow& row : put) known.insert(row.Text(0));
-  const auto refused = std::ranges::find_if_not(
-      registered.agents,
-      [&](const auto& agent) { return known.contains(agent.first); });
-  const AgentRecord& second = refused->second->agent;
+  const AgentRecord& second =
+      FirstMissing(registered.agents, put)->second->agent;
   UCUDNN_ASSIGN_OR_RETURN(
       const auto first,
       sql.Query("SELECT host, machine_id FROM agents WHERE id = $1",
@@ -182,13 +187,33 @@ Status PutDevices(SqlTransaction& sql, const Registered& registered) {
       "INSERT INTO kinds (key, model, units, memory_bytes, library) $values "
       "ON CONFLICT (key) DO NOTHING",
       rows));
-  return sql.Execute(
-      "INSERT INTO devices (id, agent, kind, driver, state, reason, "
-      "last_seen_ms) $values ON CONFLICT (id) DO UPDATE SET "
-      "agent = excluded.agent, kind = excluded.kind, "
-      "driver = excluded.driver, state = excluded.state, "
-      "reason = excluded.reason, last_seen_ms = excluded.last_seen_ms",
-      devices);
+  const bool own_only = std::ranges::any_of(
+      registered.agents,
+      [](const auto& agent) { return agent.second->own_only; });
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto put,
+      sql.Query(
+          std::string(
+              "INSERT INTO devices (id, agent, kind, driver, state, reason, "
+              "last_seen_ms) $values ON CONFLICT (id) DO UPDATE SET "
+              "agent = excluded.agent, kind = excluded.kind, "
+              "driver = excluded.driver, state = excluded.state, "
+              "reason = excluded.reason, last_seen_ms = "
+              "excluded.last_seen_ms ") +
+              (own_only ? "WHERE devices.agent = excluded.agent OR "
+                          "devices.agent IN (SELECT agents.id FROM agents "
+                          "WHERE agents.state = 'gone') "
+                        : "") +
+              "RETURNING id",
+          devices));
+  if (put.size() == registered.devices.size()) return {};
+  const std::string id(FirstMissing(registered.devices, put)->first);
+  UCUDNN_ASSIGN_OR_RETURN(
+      const auto owner,
+      sql.Query("SELECT agent FROM devices WHERE id = $1", {id}));
+  return Fail(Code::kPermissionDenied,
+              "device {} is that of agent {}, which is not gone", id,
+              owner.at(0).Text(0));
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ struct AgentRegistration {
   AgentRecord agent;
   std::vector<DeviceRecord> devices;
   UnixMillis now_ms = 0;
+  bool own_only = false;  // no device of an agent that is not gone
 };
 
 // An agent's heartbeat.
@@ -122,7 +123,8 @@ class AgentStore {
   // hold stays, the agent and its devices were seen at `now_ms`, and an agent
   // keeps the time of its first registration. kInvalidArgument: an agent or a
   // device is there twice. kAlreadyExists: an agent of this name is online on
-  // another machine.
+  // another machine. kPermissionDenied: one is `own_only`, and a device is that
+  // of another agent.
   Status RegisterAgents(std::span<const AgentRegistration> registrations);
   // The same for one.
   Status RegisterAgent(const AgentRecord& agent,

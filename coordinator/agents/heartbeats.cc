@@ -53,7 +53,7 @@ Status Heartbeats::RegisterGroup(std::span<const AgentRegistration> group) {
   {
     // What was gathered of them is older.
     const std::lock_guard lock(mutex_);
-    for (const auto& [agent, devices, now_ms] : group) {
+    for (const auto& [agent, devices, now_ms, own_only] : group) {
       gathered_.erase(agent.id);
       leases_.erase(agent.id);
       written_.erase(agent.id);
@@ -61,7 +61,7 @@ Status Heartbeats::RegisterGroup(std::span<const AgentRegistration> group) {
   }
   UCUDNN_RETURN_IF_ERROR(agents_.RegisterAgents(group));
   const std::lock_guard lock(mutex_);
-  for (const auto& [agent, devices, now_ms] : group) {
+  for (const auto& [agent, devices, now_ms, own_only] : group) {
     std::vector<DeviceStatus>& written = written_[agent.id];
     for (const DeviceRecord& device : devices) {
       written.push_back({device.id, device.state, device.reason});

@@ -1,5 +1,6 @@
 // The plans that jobs run, ran, and are asked to adopt.
 
+#include "base/text.h"
 #include "coordinator/jobs/job_rows.h"
 
 namespace ucudnn {
@@ -203,17 +204,32 @@ Status JobStore::AnswerJobRevision(const std::string& job,
                                    UnixMillis now_ms) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the job's id", job));
   return database_.Write([&](SqlTransaction& sql) -> Status {
+    UCUDNN_RETURN_IF_ERROR(LockJob(sql, job));
     UCUDNN_ASSIGN_OR_RETURN(
-        const auto rows,
-        sql.Query("UPDATE job_revisions SET rejected = $3, adopted_ms = "
-                  "CASE WHEN $3 <> '' THEN 0 WHEN adopted_ms = 0 THEN $4 ELSE "
-                  "adopted_ms END WHERE job = $1 AND revision = $2 "
-                  "RETURNING revision",
-                  {job, revision, rejected, now_ms}));
-    if (rows.empty()) {
-      return Fail(Code::kNotFound, "job '{}' has no revision {}", job,
-                  revision);
+        const JobRevisionRecord asked,
+        OneRecord(sql.Query(fmt::format("SELECT {} FROM job_revisions WHERE "
+                                        "job = $1 AND revision = $2",
+                                        kRevisionColumns),
+                            {job, revision}),
+                  RevisionOf,
+                  fmt::format("revision {} of job '{}'", revision, job)));
+    if (asked.offered != Offered::kToAdopt) {
+      return Fail(Code::kInvalidArgument,
+                  "the ranks of job '{}' are not asked to adopt revision {}",
+                  job, revision);
     }
+    if (asked.adopted_ms > 0 || !asked.rejected.empty()) {
+      if (rejected.empty() == asked.rejected.empty()) return {};
+      return Fail(Code::kInvalidArgument,
+                  "rejected is '{}'; revision {} of job '{}' was {} before, "
+                  "and only that answer is accepted",
+                  Excerpt(rejected), revision, job,
+                  asked.rejected.empty() ? "adopted" : "rejected");
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        sql.Execute("UPDATE job_revisions SET rejected = $3, adopted_ms = $4 "
+                    "WHERE job = $1 AND revision = $2",
+                    {job, revision, rejected, rejected.empty() ? now_ms : 0}));
     if (!rejected.empty()) return {};
     return sql.Execute(
         "UPDATE jobs SET revision = $2 WHERE id = $1 AND revision < $2",

@@ -18,6 +18,7 @@
 #include "coordinator/limits.h"
 #include "coordinator/page.h"
 #include "coordinator/planning/drift.h"
+#include "coordinator/planning/planner.h"
 #include "proto/convert_plan.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -159,6 +160,29 @@ Status JobService::CheckQuota(const v1::RegisterJobRequest& request) {
               ranks, request.ranks_size(), most);
 }
 
+Result<std::optional<std::int64_t>> JobService::PlanOf(
+    const v1::RegisterJobRequest& request) {
+  if (request.plan_id() == 0) return std::nullopt;
+  const Result<JobPlan> plan = plans_.OutlineOf(request.plan_id());
+  if (!plan) {
+    if (plan.error().code == Code::kNotFound) return std::nullopt;
+    return tl::unexpected<Error>(plan.error());
+  }
+  if (request.has_request()) {
+    auto wanted = FromProto(request.request()).and_then(Canonical);
+    if (wanted && wanted->device_kinds.empty()) {
+      wanted->device_kinds = plan->request.device_kinds;
+    }
+    if (!wanted || *wanted != plan->request) return std::nullopt;
+  }
+  if (std::ssize(plan->ranks) != request.ranks_size()) {
+    return Fail(Code::kInvalidArgument,
+                "the job has {} ranks; {} are accepted, as plan {} has",
+                request.ranks_size(), plan->ranks.size(), request.plan_id());
+  }
+  return request.plan_id();
+}
+
 Result<v1::RegisterJobResponse> JobService::RegisterJob(
     const v1::RegisterJobRequest& request) {
   if (request.ranks_size() < 1 || request.ranks_size() > kMaxRanks) {
@@ -166,12 +190,17 @@ Result<v1::RegisterJobResponse> JobService::RegisterJob(
                 "the job has {} ranks; 1 to {} are accepted",
                 request.ranks_size(), kMaxRanks);
   }
+  if (request.revision() > kMaxCount) {
+    return Fail(Code::kInvalidArgument, "revision is {}; 0 to {} is accepted",
+                request.revision(), kMaxCount);
+  }
   UCUDNN_RETURN_IF_ERROR(CheckQuota(request));
   JobRecord job;
   job.id = request.job_id();
   job.asked_by = Call::Caller();
   job.name = request.name();
   job.request = request.request().SerializeAsString();
+  job.revision = std::max<std::int64_t>(1, request.revision());
   job.auto_replan = request.auto_replan();
   job.source = request.source();
   job.reason = request.reason();
@@ -197,8 +226,7 @@ Result<v1::RegisterJobResponse> JobService::RegisterJob(
                      .host = rank.host(),
                      .seen_ms = 0});
   }
-  const std::optional<std::int64_t> plan =
-      request.plan_id() > 0 ? std::optional(request.plan_id()) : std::nullopt;
+  UCUDNN_ASSIGN_OR_RETURN(const auto plan, PlanOf(request));
   UCUDNN_RETURN_IF_ERROR(
       store_.jobs.RegisterJob(job, ranks, plan, clock_.NowMs()));
   v1::RegisterJobResponse response;

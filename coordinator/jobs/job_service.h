@@ -108,6 +108,10 @@ class JobService {
   Result<std::vector<v1::DrainedJob>> ResumeJobs(const std::string& node);
   // kResourceExhausted if the caller has registered too many ranks lately.
   Status CheckQuota(const v1::RegisterJobRequest& request);
+  // The plan that the job names; absent if there is none with that number and
+  // the job's request. kInvalidArgument if it has other ranks.
+  Result<std::optional<std::int64_t>> PlanOf(
+      const v1::RegisterJobRequest& request);
   Result<NodePlaces> PlacesOf(const std::set<std::string>& nodes);
   // Those of all draining nodes.
   Result<NodePlaces> DrainingPlaces();

@@ -95,6 +95,16 @@ Result<JobState> Hear(SqlTransaction& sql, const std::string& job,
   return ParseJobState(rows[0].Text(0));
 }
 
+// Whether the job has this revision or a later one.
+Result<bool> Reached(SqlTransaction& sql, const std::string& job,
+                     std::int64_t revision) {
+  UCUDNN_ASSIGN_OR_RETURN(const auto rows,
+                          sql.Query("SELECT revision FROM job_revisions WHERE "
+                                    "job = $1 AND revision >= $2 LIMIT 1",
+                                    {job, revision}));
+  return !rows.empty();
+}
+
 Status AddSteps(SqlTransaction& sql, const std::string& job,
                 const StepReport& report, UnixMillis now_ms) {
   UCUDNN_ASSIGN_OR_RETURN(
@@ -107,13 +117,10 @@ Status AddSteps(SqlTransaction& sql, const std::string& job,
                 report.rank);
   }
   if (report.steps.empty()) return {};
-  UCUDNN_ASSIGN_OR_RETURN(
-      const auto revision,
-      sql.Query("SELECT revision FROM job_revisions WHERE job = $1 AND "
-                "revision = $2",
-                {job, report.revision}));
-  if (revision.empty()) {
-    return Fail(Code::kInvalidArgument, "job '{}' has no revision {}", job,
+  UCUDNN_ASSIGN_OR_RETURN(const bool reached,
+                          Reached(sql, job, report.revision));
+  if (!reached) {
+    return Fail(Code::kNotFound, "job '{}' has no revision {}", job,
                 report.revision);
   }
   UCUDNN_RETURN_IF_ERROR(sql.Execute(
@@ -152,6 +159,10 @@ Status CheckReports(std::span<const StepReport> reports) {
                   "first_step is {}; 0 to {} is accepted", report.first_step,
                   kMaxCount);
     }
+    if (report.revision < 1) {
+      return Fail(Code::kInvalidArgument,
+                  "revision is {}; 1 or more is accepted", report.revision);
+    }
     for (const Nanoseconds step : report.steps) {
       if (step >= Nanoseconds(0) && step <= Nanoseconds(kMaxCount)) continue;
       return Fail(Code::kInvalidArgument,
@@ -182,14 +193,20 @@ Status JobStore::RegisterJob(const JobRecord& job,
         sql.Query(
             "INSERT INTO jobs (id, name, state, request, source, reason, "
             "revision, created_ms, seen_ms, auto_replan, asked_by, ranks) "
-            "VALUES ($1, $2, 'running', $3, $4, $5, 1, $6, $6, $7, $8, $9) "
+            "VALUES ($1, $2, 'running', $3, $4, $5, $10, $6, $6, $7, $8, $9) "
             "ON CONFLICT (id) DO NOTHING RETURNING id",
             {job.id, job.name, SqlBytes{job.request}, job.source, job.reason,
              now_ms, std::int64_t{job.auto_replan}, job.asked_by,
-             std::ssize(ranks)}));
+             std::ssize(ranks), job.revision}));
     if (added.empty()) {
       UCUDNN_RETURN_IF_ERROR(Hear(sql, job.id, now_ms));
-      return {};
+      UCUDNN_ASSIGN_OR_RETURN(const bool known,
+                              Reached(sql, job.id, job.revision));
+      if (known) return {};
+      UCUDNN_RETURN_IF_ERROR(
+          sql.Execute("UPDATE jobs SET request = $2, revision = $3 "
+                      "WHERE id = $1",
+                      {job.id, SqlBytes{job.request}, job.revision}));
     }
     SqlValue known = SqlNull();
     if (plan) {
@@ -198,8 +215,12 @@ Status JobStore::RegisterJob(const JobRecord& job,
     }
     UCUDNN_RETURN_IF_ERROR(sql.Execute(
         "INSERT INTO job_revisions (job, revision, plan, reason, rejected, "
-        "created_ms, adopted_ms) VALUES ($1, 1, $2, $3, '', $4, $4)",
-        {job.id, known, std::string("the job began"), now_ms}));
+        "created_ms, adopted_ms) VALUES ($1, $2, $3, $4, '', $5, $5)",
+        {job.id, job.revision, known,
+         std::string(job.revision == 1 ? "the job began"
+                                       : "the job registered again"),
+         now_ms}));
+    if (added.empty()) return {};
     SqlRows rows(
         "job TEXT, rank BIGINT, device TEXT, kind TEXT, host TEXT, "
         "seen_ms BIGINT");

@@ -136,14 +136,15 @@ class JobStore {
  public:
   explicit JobStore(SqlDatabase& database) : database_(database) {}
 
-  // Adds a running job with its ranks and revision 1, which has `plan` if that
-  // exists. State, revisions and times of the records are ignored. Of a known
-  // job, only the time last seen is updated.
+  // Adds a running job with its ranks and `job.revision`, which has `plan` if
+  // that exists. State and times of the records are ignored. Of a known job,
+  // only the time last seen is updated, unless it reached no such revision:
+  // then the revision and the job's request are added.
   Status RegisterJob(const JobRecord& job, std::span<const JobRankRecord> ranks,
                      std::optional<std::int64_t> plan, UnixMillis now_ms);
   // Adds the steps. The job and the reporting ranks were seen at `now_ms`; a
-  // lost job is running again. kNotFound; kInvalidArgument: the job has no such
-  // rank or revision.
+  // lost job is running again. kNotFound: there is no such job, or it reached
+  // no such revision; kInvalidArgument: it has no such rank.
   Result<JobHeard> ReportSteps(const std::string& job,
                                std::span<const StepReport> reports,
                                UnixMillis now_ms);
@@ -176,7 +177,9 @@ class JobStore {
   // kFailedPrecondition: none is proposed, or the job is finished.
   Result<JobRevisionRecord> AcceptJobRevision(const std::string& job);
   // Records that the ranks adopted the revision or, if `rejected` is not empty,
-  // why they rejected it. kNotFound.
+  // why they rejected it. Repeating an answer changes nothing. kNotFound;
+  // kInvalidArgument: the opposite was answered, or the ranks were not asked to
+  // adopt it.
   Status AnswerJobRevision(const std::string& job, std::int64_t revision,
                            const std::string& rejected, UnixMillis now_ms);
   Status FinishJob(const std::string& job, UnixMillis now_ms);

@@ -68,6 +68,7 @@ Result<v1::Network> ToProto(const NetworkRecord& record) {
   network.set_revision(record.revision);
   network.set_format(std::string(Name(record.format)));
   network.set_updated_ms(record.created_ms);
+  network.set_hash(record.hash);
   return network;
 }
 

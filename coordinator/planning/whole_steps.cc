@@ -30,6 +30,24 @@ std::optional<Nanoseconds> SumOf(const StepTasks& tasks,
   return sum;
 }
 
+// By task and batch, as the plan's ranks run it. Tasks that normalise take what
+// they take alone where agents of older versions measured nothing else.
+using Measured = std::map<std::string, std::map<BatchSize, Nanoseconds>>;
+Measured MeasuredOf(const StepTasks& tasks,
+                    const std::vector<MeasuredPoint>& points) {
+  Measured measured;
+  for (const MeasuredPoint& point : points) {
+    std::string name = point.algorithm.name;
+    if (!name.ends_with(kExchanged)) {
+      measured[name].emplace(point.batch, point.time);
+    } else if (tasks.exchanged) {
+      name.resize(name.size() - kExchanged.size());
+      measured[name][point.batch] = point.time;
+    }
+  }
+  return measured;
+}
+
 }  // namespace
 
 StepTasks StepTasksOf(const NetworkRecord& record, const Network& network,
@@ -66,6 +84,8 @@ StepTasks StepTasksOf(const NetworkRecord& record, const Network& network,
     if (!convolutions[task]) tasks.names.insert(graph->tasks[task].name);
   }
   tasks.problem = ToString(others);
+  tasks.exchanged =
+      request.device_kinds.size() > request.exclude_ranks.size() + 1;
   return tasks;
 }
 
@@ -73,8 +93,10 @@ std::vector<std::optional<Nanoseconds>> TimesOf(
     const StepTasks& tasks, const std::vector<MeasuredPoint>& points,
     BatchSize most) {
   std::map<std::int64_t, TaskTimes> measured;
-  for (const MeasuredPoint& point : points) {
-    measured[point.batch.count()].emplace(point.algorithm.name, point.time);
+  for (const auto& [name, of_task] : MeasuredOf(tasks, points)) {
+    for (const auto& [batch, time] : of_task) {
+      measured[batch.count()].emplace(name, time);
+    }
   }
   std::vector<std::optional<Nanoseconds>> times(
       static_cast<std::size_t>(most.count()) + 1);
@@ -99,10 +121,7 @@ std::vector<std::optional<Nanoseconds>> TimesOf(
 bool SetTimes(const StepTasks& tasks, const std::vector<MeasuredPoint>& points,
               std::span<const BatchSize> needed, TrainingGraph* graph,
               Profile* convolutions) {
-  std::map<std::string, std::map<BatchSize, Nanoseconds>> measured;
-  for (const MeasuredPoint& point : points) {
-    measured[point.algorithm.name].emplace(point.batch, point.time);
-  }
+  Measured measured = MeasuredOf(tasks, points);
   for (const std::string& name : tasks.names) {
     for (const BatchSize batch : needed) {
       if (!measured[name].contains(batch)) return false;

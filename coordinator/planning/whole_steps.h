@@ -27,6 +27,8 @@ struct StepTasks {
   // Why they are not measured; empty where the network's file does not tell
   // them.
   std::string unknown;
+  // Several ranks take the statistics of normalisations over all their images.
+  bool exchanged = false;
 
   bool measured() const { return !problem.empty(); }
 };

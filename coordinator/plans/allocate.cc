@@ -155,6 +155,12 @@ Status AddTables(Store& store, const v1::JobToAllocate& job, const Offer& offer,
   UCUDNN_ASSIGN_OR_RETURN(PlanInputs inputs,
                           LookUp(store.agents, store.networks, wanted));
   UCUDNN_RETURN_IF_ERROR(LoadProfiles(store.measurements, &inputs));
+  if (inputs.tasks.measured() && job.fixed_ns() + job.per_image_ns() == 0) {
+    *notes->Add() = fmt::format(
+        "job '{}': times count convolutions only; fixed_ns and per_image_ns "
+        "tell what a step takes beside",
+        job.name());
+  }
   for (const std::string& name : offer.kinds) {
     UCUDNN_RETURN_IF_ERROR(Call::Check());
     JointKind kind;

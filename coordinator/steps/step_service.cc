@@ -53,20 +53,6 @@ Result<v1::Step> ToProto(const StepRecord& record) {
 
 }  // namespace
 
-Status StepService::CheckOwner(const v1::PutStepRequest& request,
-                               const std::string& who) {
-  const Result<StepRecord> known = store_.steps.GetStep(request.name());
-  if (!known && known.error().code != Code::kNotFound) {
-    return tl::unexpected<Error>(known.error());
-  }
-  if (!known || known->put_by == who) return {};
-  return Fail(Code::kPermissionDenied,
-              "step '{}' was put by {}; {} may put another name, operators and "
-              "admins replace every step",
-              request.name(),
-              known->put_by.empty() ? "nobody known" : known->put_by, who);
-}
-
 Result<v1::Step> StepService::PutStep(const v1::PutStepRequest& request) {
   UCUDNN_RETURN_IF_ERROR(CheckName(request.name()));
   const Result<std::vector<StepKind>> kinds = ParseStep(request.content());
@@ -77,8 +63,10 @@ Result<v1::Step> StepService::PutStep(const v1::PutStepRequest& request) {
                           .updated_ms = clock_.NowMs(),
                           .outline = OutlineOf(*kinds).SerializeAsString(),
                           .content = request.content()};
-  UCUDNN_ASSIGN_OR_RETURN(const StepRecord stored,
-                          store_.steps.PutStep(record, kMaxSteps));
+  UCUDNN_ASSIGN_OR_RETURN(
+      const StepRecord stored,
+      store_.steps.PutStep(record, kMaxSteps,
+                           /*own_only=*/request.who().starts_with("job ")));
   return ToProto(stored);
 }
 

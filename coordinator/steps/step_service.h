@@ -18,9 +18,6 @@ class StepService {
   explicit StepService(Context& context)
       : store_(context.store), clock_(context.clock) {}
 
-  // kPermissionDenied if somebody else than `who` put the step of that name.
-  Status CheckOwner(const v1::PutStepRequest& request, const std::string& who);
-
   // See proto/ucudnn/v1/coordinator.proto.
   Result<v1::Step> PutStep(const v1::PutStepRequest& request);
   Result<v1::ListStepsResponse> ListSteps(const v1::ListRequest& request);

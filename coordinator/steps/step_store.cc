@@ -23,42 +23,57 @@ Result<StepRecord> StepOf(const SqlRow& row) {
 
 }  // namespace
 
-Result<StepRecord> StepStore::PutStep(const StepRecord& step,
-                                      std::int64_t most) {
+Result<StepRecord> StepStore::PutStep(const StepRecord& step, std::int64_t most,
+                                      bool own_only) {
   UCUDNN_RETURN_IF_ERROR(CheckKey("the step's name", step.name));
   UCUDNN_RETURN_IF_ERROR(CheckKey("the step's hash", step.hash));
   return database_.Write([&](SqlTransaction& sql) -> Result<StepRecord> {
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto known,
-        Records(sql.Query(SelectSteps("NULL") + "WHERE name = $1 " +
-                              sql.dialect().lock_rows,
-                          {step.name}),
-                StepOf));
-    if (!known.empty() && known[0].hash == step.hash) return known[0];
-    UCUDNN_ASSIGN_OR_RETURN(const auto counted,
-                            sql.Query("SELECT COUNT(*) FROM steps"));
-    if (known.empty() && counted.at(0).Int(0) >= most) {
-      return Fail(Code::kResourceExhausted,
-                  "there are {} steps, as many as are accepted; `ucudnn steps "
-                  "rm` removes one",
-                  most);
-    }
-    // Two that put a new name at once make two revisions of it.
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto put,
-        sql.Query("INSERT INTO steps (name, revision, hash, put_by, "
-                  "updated_ms, outline, content) "
-                  "VALUES ($1, 1, $2, $3, $4, $5, $6) "
-                  "ON CONFLICT (name) DO UPDATE SET revision = steps.revision "
-                  "+ 1, hash = excluded.hash, put_by = excluded.put_by, "
-                  "updated_ms = excluded.updated_ms, outline = "
-                  "excluded.outline, content = excluded.content "
-                  "RETURNING revision",
-                  {step.name, step.hash, step.put_by, step.updated_ms,
-                   SqlBytes{step.outline}, SqlBytes{step.content}}));
+    const std::string select =
+        SelectSteps("NULL") + "WHERE name = $1 " + sql.dialect().lock_rows;
     StepRecord stored = step;
-    stored.revision = put.at(0).Int(0);
     stored.content.clear();
+    UCUDNN_ASSIGN_OR_RETURN(auto found,
+                            Records(sql.Query(select, {step.name}), StepOf));
+    if (found.empty()) {
+      // Of two who put a new name at once the second one waits, and finds it.
+      UCUDNN_ASSIGN_OR_RETURN(
+          const auto added,
+          sql.Query("INSERT INTO steps (name, revision, hash, put_by, "
+                    "updated_ms, outline, content) "
+                    "VALUES ($1, 1, $2, $3, $4, $5, $6) "
+                    "ON CONFLICT (name) DO NOTHING RETURNING name",
+                    {step.name, step.hash, step.put_by, step.updated_ms,
+                     SqlBytes{step.outline}, SqlBytes{step.content}}));
+      if (!added.empty()) {
+        stored.revision = 1;
+        UCUDNN_ASSIGN_OR_RETURN(const auto counted,
+                                sql.Query("SELECT COUNT(*) FROM steps"));
+        if (counted.at(0).Int(0) <= most) return stored;
+        return Fail(Code::kResourceExhausted,
+                    "there are {} steps, as many as are accepted; `ucudnn "
+                    "steps rm` removes one",
+                    most);
+      }
+      UCUDNN_ASSIGN_OR_RETURN(found.emplace_back(),
+                              OneRecord(sql.Query(select, {step.name}), StepOf,
+                                        fmt::format("step '{}'", step.name)));
+    }
+    const StepRecord& known = found.front();
+    if (own_only && known.put_by != step.put_by) {
+      return Fail(Code::kPermissionDenied,
+                  "step '{}' was put by {}; {} may put another name, operators "
+                  "and admins replace every step",
+                  step.name,
+                  known.put_by.empty() ? "nobody known" : known.put_by,
+                  step.put_by);
+    }
+    if (known.hash == step.hash) return known;
+    stored.revision = known.revision + 1;
+    UCUDNN_RETURN_IF_ERROR(sql.Execute(
+        "UPDATE steps SET revision = $2, hash = $3, put_by = $4, "
+        "updated_ms = $5, outline = $6, content = $7 WHERE name = $1",
+        {step.name, stored.revision, step.hash, step.put_by, step.updated_ms,
+         SqlBytes{step.outline}, SqlBytes{step.content}}));
     return stored;
   });
 }

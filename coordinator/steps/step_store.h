@@ -35,8 +35,10 @@ class StepStore {
   // Replaces what has the name, unless that has the same hash. Returns what it
   // left there, without `content`: others may replace that at once.
   // `step.revision` is ignored. kResourceExhausted: it is a new name, and there
-  // are `most` already.
-  Result<StepRecord> PutStep(const StepRecord& step, std::int64_t most);
+  // are `most` already. kPermissionDenied: `own_only`, and somebody else put
+  // what has the name.
+  Result<StepRecord> PutStep(const StepRecord& step, std::int64_t most,
+                             bool own_only = false);
   // The first `limit` steps whose names come after `after`, without `content`.
   Result<std::vector<StepRecord>> ListSteps(std::int64_t limit,
                                             const std::string& after = "");

@@ -94,7 +94,7 @@ class TaskMeasurement {
     return operations_[task].what == TaskOperator::kConvolution;
   }
   bool Wanted(std::size_t task) const {
-    return options_.only.value_or(task) == task;
+    return options_.only.empty() || options_.only.contains(task);
   }
   bool Elsewhere(std::size_t task) const {
     return !options_.measured_elsewhere.empty() &&

@@ -4,7 +4,8 @@
 // Measures every task of a training graph on a device, so that memory plans are
 // made from the times of the operators that execute them.
 
-#include <optional>
+#include <cstddef>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -29,8 +30,8 @@ struct TaskMeasureOptions {
   // Normalisations take their statistics as ranks do that exchange them
   // (rank_exchange.h): sums first, and then what they make of them.
   bool exchanged_statistics = false;
-  // Measures this task only.
-  std::optional<std::size_t> only = {};
+  // Measures these tasks only. Empty: all.
+  std::set<std::size_t> only = {};
 };
 
 // The mini-batch, and below it what policies divide it into: its halves down to

@@ -22,33 +22,47 @@ Result<std::vector<MeasuredPoint>> MeasureOtherTasks(
   UCUDNN_ASSIGN_OR_RETURN(
       const Graph graph,
       ParseGraph(campaign.model, kSource, campaign.batch, kSource));
-  UCUDNN_ASSIGN_OR_RETURN(TrainingGraph training,
+  UCUDNN_ASSIGN_OR_RETURN(const TrainingGraph training,
                           BuildTrainingGraph(graph, OptionsOf(campaign.tasks)));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskOperation> operations,
                           OperationsOf(graph, training));
   TaskMeasureOptions options;
   options.batches = {campaign.batch};
   options.measured_elsewhere = AreConvolutions(training, NetworkOf(graph));
-  if (!campaign.only.empty()) {
-    const auto only =
-        std::ranges::find(training.tasks, campaign.only, &Task::name);
-    if (only == training.tasks.end()) {
-      return Fail(Code::kInvalidArgument, "{} have no task '{}'",
-                  ToString(campaign.tasks), Excerpt(campaign.only));
-    }
-    options.only = static_cast<std::size_t>(only - training.tasks.begin());
-  }
-  UCUDNN_RETURN_IF_ERROR(
-      MeasureTasks(device, operators, operations, options, stop, &training));
+  bool found = false;
   std::vector<MeasuredPoint> points;
-  for (const Task& task : training.tasks) {
-    const auto fastest =
-        std::ranges::min_element(task.work.measured, {}, &MeasuredPoint::time);
-    if (fastest == task.work.measured.end()) continue;
-    MeasuredPoint& point = points.emplace_back(*fastest);
-    point.algorithm = {
-        .name = task.name, .math = {}, .precision = campaign.tasks.precision};
-    point.workspace = Bytes(0);
+  for (const bool exchanged : {false, true}) {
+    const auto name_of = [&](const Task& task) {
+      return task.name + std::string(exchanged ? kExchanged : "");
+    };
+    options.exchanged_statistics = exchanged;
+    options.only.clear();
+    for (std::size_t task = 0; task < operations.size(); ++task) {
+      if ((!exchanged || operations[task].what == TaskOperator::kNormalise) &&
+          (campaign.only.empty() ||
+           campaign.only == name_of(training.tasks[task]))) {
+        options.only.insert(task);
+      }
+    }
+    if (options.only.empty()) continue;
+    found = true;
+    TrainingGraph measured = training;
+    UCUDNN_RETURN_IF_ERROR(
+        MeasureTasks(device, operators, operations, options, stop, &measured));
+    for (const Task& task : measured.tasks) {
+      const auto fastest = std::ranges::min_element(task.work.measured, {},
+                                                    &MeasuredPoint::time);
+      if (fastest == task.work.measured.end()) continue;
+      MeasuredPoint& point = points.emplace_back(*fastest);
+      point.algorithm = {.name = name_of(task),
+                         .math = {},
+                         .precision = campaign.tasks.precision};
+      point.workspace = Bytes(0);
+    }
+  }
+  if (!found) {
+    return Fail(Code::kInvalidArgument, "{} have no task '{}'",
+                ToString(campaign.tasks), Excerpt(campaign.only));
   }
   return points;
 }

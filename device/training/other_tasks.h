@@ -30,8 +30,9 @@ struct OtherTasksCampaign {
 // One point of each task, with its name as the algorithm's and no workspace: of
 // a task with algorithms (a fully connected layer) that of the fastest, since
 // no request limits its workspace. Convolutions have a point where they do
-// something beside. kInvalidArgument: the model is not to be had or there is no
-// such task; errors of ReadOnnx, BuildTrainingGraph, OperationsOf and
+// something beside, and tasks that normalise a second one (kExchanged).
+// kInvalidArgument: the model is not to be had or there is no such task; errors
+// of ReadOnnx, BuildTrainingGraph, OperationsOf and
 // MeasureTasks.
 Result<std::vector<MeasuredPoint>> MeasureOtherTasks(
     Device& device, Operators& operators, const OtherTasksCampaign& campaign,

@@ -137,11 +137,80 @@ TEST_P(StoreContract, RefusesReportsOfUnknownRanksAndRevisions) {
   ASSERT_TRUE(
       store().jobs.RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
   EXPECT_EQ(code(Steps(0, {1}, 1)), Code::kInvalidArgument);
-  EXPECT_EQ(code(Steps(0, {1}, 0, 2)), Code::kInvalidArgument);
+  EXPECT_EQ(code(Steps(0, {1}, 0, 2)), Code::kNotFound);
+  EXPECT_EQ(code(Steps(0, {1}, 0, 0)), Code::kInvalidArgument);
   EXPECT_EQ(code(Steps(-1, {1})), Code::kInvalidArgument);
   EXPECT_EQ(code(Steps(0, {-1})), Code::kInvalidArgument);
   EXPECT_EQ(code(Steps(0, {1})), Code::kOk);
   EXPECT_EQ(store().jobs.GetJob("j")->steps.at(0).count, 1);
+}
+
+TEST_P(StoreContract, KnowsAJobThatRegistersAgainByItsRevision) {
+  const std::int64_t plan = store().plans.CreatePlan(TestPlan("k"))->plan.id;
+  const auto registers = [&](std::int64_t revision) {
+    JobRecord job = TestJob("j");
+    job.revision = revision;
+    job.request = fmt::format("of revision {}", revision);
+    return store().jobs.RegisterJob(job, TestRanks(2), plan, 100);
+  };
+  // Ranks may not have reported all steps of earlier revisions.
+  const std::vector<StepReport> reports = {Steps(5, {7}, 1, 3),
+                                           Steps(2, {8}, 1, 4)};
+  ASSERT_TRUE(registers(3));
+  const auto unknown = store().jobs.ReportSteps("j", reports, 200);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Code::kNotFound);
+  EXPECT_EQ(unknown.error().message, "job 'j' has no revision 4");
+  ASSERT_TRUE(registers(4));
+  EXPECT_EQ(store().jobs.ReportSteps("j", reports, 200)->newest.revision, 4);
+  ASSERT_TRUE(registers(4));
+  ASSERT_TRUE(registers(1));
+  const JobDetails job = store().jobs.GetJob("j").value();
+  EXPECT_EQ(job.job.revision, 4);
+  EXPECT_EQ(job.job.request, "of revision 4");
+  EXPECT_EQ(job.job.plan, plan);
+  EXPECT_THAT(job.ranks, SizeIs(2));
+  ASSERT_THAT(job.revisions, SizeIs(2));
+  EXPECT_EQ(job.revisions[1].reason, "the job registered again");
+  ASSERT_THAT(job.steps, SizeIs(2));
+  EXPECT_EQ(job.steps[0].count, 6);
+  EXPECT_EQ(job.steps[1].count, 3);
+  const std::int64_t other = store().plans.CreatePlan(TestPlan("l"))->plan.id;
+  EXPECT_EQ(store().jobs.AddJobRevision("j", other, "", 300)->revision, 5);
+}
+
+TEST_P(StoreContract, HearsOneAnswerToARevision) {
+  const std::int64_t plan = store().plans.CreatePlan(TestPlan("k"))->plan.id;
+  const std::int64_t other = store().plans.CreatePlan(TestPlan("l"))->plan.id;
+  ASSERT_TRUE(
+      store().jobs.RegisterJob(TestJob("j"), TestRanks(1), std::nullopt, 100));
+  const auto refusal = [&](std::int64_t revision, const std::string& rejected) {
+    const Status answered =
+        store().jobs.AnswerJobRevision("j", revision, rejected, 200);
+    return answered ? Error{Code::kOk, ""} : answered.error();
+  };
+  ASSERT_TRUE(store().jobs.AddJobRevision("j", plan, "", 150));
+  EXPECT_EQ(refusal(2, "no memory").code, Code::kOk);
+  EXPECT_EQ(refusal(2, "no time").code, Code::kOk);
+  EXPECT_EQ(refusal(2, "").code, Code::kInvalidArgument);
+  EXPECT_EQ(refusal(2, "").message,
+            "rejected is ''; revision 2 of job 'j' was rejected before, and "
+            "only that answer is accepted");
+  EXPECT_EQ(refusal(1, "no memory").code, Code::kInvalidArgument);
+  // Proposed, the ranks are not asked yet; replaced, no more.
+  ASSERT_TRUE(
+      store().jobs.ProposeJobRevision("j", std::nullopt, other, "", 160));
+  EXPECT_EQ(refusal(3, "").message,
+            "the ranks of job 'j' are not asked to adopt revision 3");
+  ASSERT_TRUE(store().jobs.WithdrawJobRevision("j", 3, "it was wrong"));
+  EXPECT_EQ(refusal(3, "").code, Code::kInvalidArgument);
+  const JobDetails job = store().jobs.GetJob("j").value();
+  EXPECT_EQ(job.job.revision, 1);
+  EXPECT_EQ(job.revisions.at(1).rejected, "no memory");
+  EXPECT_EQ(job.revisions.at(1).adopted_ms, 0);
+  EXPECT_EQ(job.revisions.at(2).rejected, "it was wrong");
+  EXPECT_EQ(store().jobs.AnswerJobRevision("x", 1, "", 1).error().code,
+            Code::kNotFound);
 }
 
 TEST_P(StoreContract, GivesAJobPlansToAdopt) {

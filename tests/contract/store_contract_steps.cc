@@ -2,6 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <barrier>
+#include <functional>
+#include <span>
+#include <thread>
+
 #include "tests/contract/store_contract.h"
 
 namespace ucudnn {
@@ -37,6 +42,79 @@ TEST_P(StoreContract, KeepsTheNewestContentOfAStep) {
   StepRecord second = TestStep("s", "b");
   second.revision = 2;
   EXPECT_EQ(store().steps.GetStep("s"), second);
+}
+
+// Who puts or registers something first has it, of two that do it at once
+// through stores of their own. Returns the errors of the others.
+std::vector<Error> OfTwoAtOnce(
+    const std::function<Status(int caller, int turn)>& put) {
+  constexpr int kTurns = 20;
+  std::vector<Error> errors(2 * kTurns, Error{Code::kOk, ""});
+  std::barrier together(2);
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < 2; ++caller) {
+    threads.emplace_back([&, caller] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        together.arrive_and_wait();
+        const Status status = put(caller, turn);
+        if (!status) errors[2 * turn + caller] = status.error();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int turn = 0; turn < kTurns; ++turn) {
+    EXPECT_NE(errors[2 * turn].code == Code::kOk,
+              errors[2 * turn + 1].code == Code::kOk);
+  }
+  std::erase_if(errors, [](const Error& e) { return e.code == Code::kOk; });
+  return errors;
+}
+
+TEST_P(StoreContract, LeavesAStepToWhoPutItFirst) {
+  const auto other = database_->shared() ? Open() : nullptr;
+  const auto put = [&](int caller, int turn) -> Status {
+    StepRecord step = TestStep(fmt::format("s{}", turn), "a");
+    step.put_by = fmt::format("job {}", caller);
+    Store& asked = caller == 1 && other != nullptr ? *other : store();
+    UCUDNN_RETURN_IF_ERROR(asked.steps.PutStep(step, 99, /*own_only=*/true));
+    EXPECT_EQ(store().steps.GetStep(step.name)->put_by, step.put_by);
+    return {};
+  };
+  for (const Error& error : OfTwoAtOnce(put)) {
+    EXPECT_EQ(error.code, Code::kPermissionDenied);
+    EXPECT_THAT(error.message, ::testing::ContainsRegex(
+                                   "was put by job .; job . may put another"));
+  }
+  StepRecord mine = TestStep("s1", "b");
+  mine.put_by = store().steps.GetStep("s1")->put_by;
+  EXPECT_EQ(store().steps.PutStep(mine, 99, true)->revision, 2);
+  EXPECT_EQ(store().steps.PutStep(TestStep("s1", "c"), 99)->revision, 3);
+}
+
+TEST_P(StoreContract, LeavesADeviceToTheAgentThatRegisteredItFirst) {
+  const auto other = database_->shared() ? Open() : nullptr;
+  const auto put = [&](int caller, int turn) {
+    AgentRegistration registration;
+    registration.agent = TestAgent(fmt::format("agent{}-{}", caller, turn));
+    registration.devices = {TestDevice(fmt::format("GPU-{}", turn))};
+    registration.own_only = true;
+    Store& asked = caller == 1 && other != nullptr ? *other : store();
+    return asked.agents.RegisterAgents(std::span(&registration, 1));
+  };
+  for (const Error& error : OfTwoAtOnce(put)) {
+    EXPECT_EQ(error.code, Code::kPermissionDenied);
+    EXPECT_THAT(error.message,
+                ::testing::ContainsRegex(
+                    "device GPU-.* is that of agent agent.*, which is not"));
+  }
+  EXPECT_EQ(store().agents.ListAgents()->size(), 20U);
+  const std::string first = store().agents.GetDevice("GPU-0")->agent;
+  const int second = first == "agent0-0" ? 1 : 0;
+  ASSERT_TRUE(
+      store().agents.SetAgentState(first, AgentState::kGone, "stopped"));
+  EXPECT_TRUE(put(second, 0));
+  EXPECT_EQ(store().agents.GetDevice("GPU-0")->agent,
+            fmt::format("agent{}-0", second));
 }
 
 TEST_P(StoreContract, ListsStepsByNameWithoutTheirContent) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/network.h"
+#include "base/onnx/network_file.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -54,7 +55,7 @@ inline v1::RegisterRequest Agent(const std::string& id,
 inline v1::Profile Measured(const std::string& kind, std::int64_t us,
                             std::span<const std::int64_t> batches,
                             const std::string& content = kNetwork) {
-  const auto network = ParseNetworkCsv(content, "tiny", "test");
+  const auto network = ParseNetwork(content, "tiny", BatchSize(1), "test");
   UCUDNN_CHECK(network.has_value());
   v1::Profile profile;
   profile.set_id(kind);

@@ -50,9 +50,10 @@ class Server : public ::testing::Environment {
 Server* const server =
     static_cast<Server*>(::testing::AddGlobalTestEnvironment(new Server));
 
-// The URL of an empty database; the folder is for files.
-std::string NewDatabase(const TemporaryFolder& folder) {
-  if (!Two()) return "sqlite://" + (folder / "coordinator.db");
+// The URL of an empty database, which has the name if it is a file.
+std::string NewDatabase(const TemporaryFolder& folder,
+                        const std::string& name) {
+  if (!Two()) return "sqlite://" + (folder / (name + ".db"));
   const auto url = server->postgres()->CreateDatabase();
   if (!url) throw std::runtime_error(url.error().message);
   return *url;
@@ -123,7 +124,7 @@ Cluster::Cluster() : Cluster(Two() ? 2 : 1, "") {}
 
 Cluster::Cluster(std::size_t coordinators, std::string database)
     : database_(std::move(database)), coordinators_(coordinators) {
-  if (database_.empty()) database_ = NewDatabase(folder_);
+  if (database_.empty()) database_ = NewDatabase(folder_, "coordinator");
   for (std::size_t i = 0; i < coordinators; ++i) {
     coordinators_[i].ready = folder_ / ("ready" + std::to_string(i));
   }
@@ -133,6 +134,8 @@ Cluster::Cluster(std::size_t coordinators, std::string database)
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
 }
+
+void Cluster::LoseDatabase() { database_ = NewDatabase(folder_, "another"); }
 
 std::vector<std::string> Cluster::addresses() const {
   std::vector<std::string> addresses;

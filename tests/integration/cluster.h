@@ -34,6 +34,8 @@ class Cluster {
   // until they serve.
   void StartCoordinators(const std::vector<std::string>& arguments = {});
   void KillCoordinators();
+  // Those that are started from then on have another database, an empty one.
+  void LoseDatabase();
   void SignalCoordinators(int signal) const;
   // Sends each SIGTERM; returns 0 if each exits with that.
   int StopCoordinators(std::chrono::seconds limit = std::chrono::seconds(30));

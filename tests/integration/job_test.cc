@@ -315,6 +315,50 @@ TEST_F(JobTest, ContinuesWhileTheCoordinatorIsDead) {
   }
 }
 
+TEST_F(JobTest, KeepsItsPlanAndItsStepsWhenTheDatabaseIsLost) {
+  cluster_.StartCoordinators();
+  cluster_.StartAgent();
+  const auto put_network = [&] {
+    return cluster_.Ucudnn({"networks", "put", "tiny", folder_ / "tiny.csv"})
+        .status;
+  };
+  ASSERT_EQ(put_network(), 0);
+  Start(2, {"await_measurements_ms=60000"});
+  ASSERT_TRUE(WaitUntil([&] { return JobState() == "running"; })) << Story();
+  const std::string id = Job()["id"];
+  ASSERT_EQ(cluster_.Ucudnn({"replan", id, "--batch", "6"}).status, 0);
+  ASSERT_TRUE(WaitUntil([&] { return Job()["revision"] == 2; })) << Story();
+  cluster_.KillCoordinators();
+  cluster_.LoseDatabase();
+  AwaitSteps(2, 20);
+  cluster_.StartCoordinators();
+  const auto reported = [](const json& rank) {
+    return rank["steps"].empty() ? 0 : rank["steps"].back()["count"].get<int>();
+  };
+  ASSERT_TRUE(WaitUntil([&] {
+    const json job = Job();
+    return job.contains("ranks") && reported(job["ranks"][0]) > 20 &&
+           reported(job["ranks"][1]) > 20;
+  })) << Story();
+  const json job = Job();
+  EXPECT_EQ(job["id"], id);
+  EXPECT_EQ(job["revision"], 2);
+  EXPECT_EQ(job["request"]["batch"], 6);
+  EXPECT_EQ(job["revisions"][0]["reason"], "the job registered again");
+  // It goes on from there.
+  ASSERT_EQ(put_network(), 0);
+  const Finished replan = cluster_.Ucudnn({"replan", id, "--batch", "8"});
+  ASSERT_EQ(replan.status, 0) << replan.err << Story();
+  ASSERT_TRUE(WaitUntil([&] { return Job()["revision"] == 3; })) << Story();
+  StopAndWait();
+  EXPECT_EQ(JobState(), "finished");
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(Rank(r)["revision"], 3);
+    EXPECT_EQ(Rank(r)["global_batch"], 8);
+    EXPECT_FALSE(Rank(r).contains("torn")) << Story();
+  }
+}
+
 TEST_F(JobTest, StartsIfTheCoordinatorIsKilledDuringTheRequest) {
   cluster_.StartCoordinators();
   cluster_.SignalCoordinators(SIGSTOP);

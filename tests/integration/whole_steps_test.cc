@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/other_tasks.h"
 #include "base/profile.h"
 #include "tests/base/onnx/models.h"
 #include "tests/integration/cluster.h"
@@ -87,7 +89,8 @@ TEST_F(WholeStepsServiceTest, AreMeasuredPlannedExplainedAndExported) {
 
   // What is exported gives another coordinator the same plan.
   const std::string file = cluster.folder() / "profile.csv";
-  const Finished exported = cluster.Ucudnn({"profiles", "export", file});
+  const Finished exported =
+      cluster.Ucudnn({"profiles", "export", "--network", "net", file});
   ASSERT_EQ(exported.status, 0) << exported.err;
   const auto profile = ReadProfileFile(file);
   ASSERT_TRUE(profile) << profile.error().message;
@@ -95,6 +98,7 @@ TEST_F(WholeStepsServiceTest, AreMeasuredPlannedExplainedAndExported) {
   double sum = 0;
   for (const MeasuredPoint& point : profile->others[0].points) {
     EXPECT_EQ(point.batch, BatchSize(2));
+    if (point.algorithm.name.ends_with(kExchanged)) continue;
     sum += Microseconds(point.time);
   }
   EXPECT_NEAR(other, sum, 0.01);
@@ -111,6 +115,49 @@ TEST_F(WholeStepsServiceTest, AreMeasuredPlannedExplainedAndExported) {
   ASSERT_TRUE(again.is_object()) << second.Log();
   EXPECT_EQ(again["ranks"], plan["ranks"]);
   EXPECT_EQ(again["predicted_us"], plan["predicted_us"]);
+}
+
+TEST_F(WholeStepsServiceTest, CountStatisticsAsRanksExchangeThem) {
+  Cluster cluster;
+  cluster.StartCoordinators();
+  Put(cluster);
+  cluster.StartAgent();
+  // Two ranks of an image each.
+  const auto of_two = [](const std::string& command) {
+    std::vector<std::string> arguments = Command(command);
+    arguments.insert(arguments.end(), {"--ranks", "2"});
+    return arguments;
+  };
+  const Finished measured = cluster.Ucudnn(of_two("measure"));
+  ASSERT_EQ(measured.status, 0) << measured.err << cluster.Log();
+  const json plan = cluster.UcudnnJson(of_two("plan"));
+  ASSERT_TRUE(plan.is_object()) << cluster.Log();
+  ASSERT_THAT(plan["ranks"], SizeIs(2));
+
+  const std::string file = cluster.folder() / "profile.csv";
+  const Finished exported = cluster.Ucudnn({"profiles", "export", file});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const auto profile = ReadProfileFile(file);
+  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_THAT(profile->others, SizeIs(1));
+  std::map<std::string, double> us;
+  for (const MeasuredPoint& point : profile->others[0].points) {
+    us[point.algorithm.name] = Microseconds(point.time);
+  }
+  double expected = 0;
+  int exchanged = 0;
+  for (const auto& [name, time] : us) {
+    // A normalisation's two operators instead of one.
+    const auto of_ranks = us.find(name + std::string(kExchanged));
+    if (of_ranks != us.end()) {
+      expected += of_ranks->second;
+      ++exchanged;
+    } else if (!name.ends_with(kExchanged)) {
+      expected += time;
+    }
+  }
+  EXPECT_EQ(exchanged, 4);
+  EXPECT_NEAR(plan["ranks"][0]["workspace"]["other_time_us"], expected, 0.01);
 }
 
 TEST_F(WholeStepsServiceTest, AreNotKnownOfConvolutionsAlone) {

@@ -1,5 +1,6 @@
 """Jobs of frameworks, which report to real coordinators over REST."""
 
+import dataclasses
 import itertools
 import time
 
@@ -228,6 +229,76 @@ def test_registers_again_with_another_database(tmp_path):
         job = cluster.job(first.id)
         assert job.state == "running" and job.plan_id == 0
         assert counts(cluster, first) == [2, 0]
+
+
+def test_keeps_its_plan_and_steps_when_the_database_is_lost(tmp_path):
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    with coordinator(folders[0]) as daemon:
+        first, second = begin(ucudnn.connect(daemon.rest))
+        daemon.command("replan", first.id, "--batch", 8)
+        first.accept(offered(first))
+        second.follow(first.revision)
+        daemon.command("replan", first.id, "--batch", 4)
+        lost = offered(first)
+    first.report(1.0, 2.0)  # nobody answers
+    second.report(3.0, 4.0)
+    with coordinator(folders[1], http=daemon.rest) as daemon:
+        cluster = ucudnn.connect(daemon.rest)
+        assert not second.exchange() and "there is no job" in second.problem
+        until(first.exchange)
+        assert second.exchange()
+        job = cluster.job(first.id)
+        assert (job.state, job.revision, job.plan_id) == ("running", 2, 0)
+        assert job.request.batch == 8
+        assert counts(cluster, first, 2) == [2, 2]
+        # The ranks had agreed on what the first coordinator offered.
+        assert first.offer is None
+        first.accept(lost)
+        first.report(5.0)
+        until(first.exchange)
+        job = cluster.job(first.id)
+        assert (job.revision, job.request.batch) == (3, 4)
+        assert counts(cluster, first, 3) == [1, 0]
+        cluster.put_step("net", step(fast=10, slow=30))
+        daemon.command("replan", first.id, "--batch", 16)
+        offer = offered(first)
+        assert (offer.revision, offer.plan.request.batch) == (4, 16)
+
+
+def test_a_plan_of_another_request_is_not_the_jobs(cluster):
+    cluster.put_step("net", step(fast=10, slow=30))
+    plans = [
+        cluster.make_plan(step="net", batch=batch, device_kinds=["fast", "slow"])
+        for batch in (2, 4)
+    ]
+    mistaken = dataclasses.replace(plans[1], id=plans[0].id)
+    job = cluster.register_job(mistaken)
+    assert cluster.job(job.id).plan_id == 0
+    with pytest.raises(
+        ucudnn.InvalidArgument,
+        match=f"the job has 1 ranks; 2 are accepted, as plan {plans[0].id} has",
+    ):
+        cluster.register_job(plans[0], ranks=[ucudnn.RankDevice("fast")])
+
+
+def test_the_first_answer_to_a_revision_stands(cluster, daemon):
+    first, _ = begin(cluster)
+    daemon.command("replan", first.id, "--batch", 8)
+    offered(first)
+
+    def answer(rejected, revision=2):
+        first._post("revision", {"revision": revision, "rejected": rejected})
+
+    answer("too few images")
+    answer("too few images")
+    with pytest.raises(ucudnn.InvalidArgument, match="was rejected before, and only"):
+        answer("")
+    with pytest.raises(ucudnn.InvalidArgument, match="revision 1 of .* was adopted"):
+        answer("no", revision=1)
+    job = cluster.job(first.id)
+    assert (job.revision, job.revisions[1].rejected) == (1, "too few images")
 
 
 def test_registers_later_if_no_coordinator_answers(tmp_path):

@@ -143,7 +143,9 @@ Json ExplanationJson(const Explanation& explanation) {
                     {"time_us", Microseconds(one.time)},
                     {"shares", std::move(shares)}});
   }
+  // What one more GPU is compared with.
   return {{"predicted_us", Microseconds(explanation.predicted)},
+          {"convolutions_us", Microseconds(explanation.convolutions)},
           {"ranks", std::move(ranks)},
           {"one_more_gpu", std::move(more)}};
 }

@@ -83,11 +83,11 @@ Status Export(const Server& server, const ExportOptions& options) {
       return Fail(Code::kNotFound, "nothing has been measured yet");
     }
   }
+  v1::Network registered;
   std::optional<Network> network;
   if (!options.network.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(
-        const v1::Network registered,
-        connection->Call(&Stub::GetNetwork, ById(options.network)));
+        registered, connection->Call(&Stub::GetNetwork, ById(options.network)));
     UCUDNN_ASSIGN_OR_RETURN(network, FromProto(registered));
   }
   Profile all;
@@ -97,7 +97,7 @@ Status Export(const Server& server, const ExportOptions& options) {
                             WholeProfile(*connection, kind));
     if (!options.stale) stale += RemoveStale(&message);
     UCUDNN_ASSIGN_OR_RETURN(Profile profile, FromProto(message));
-    if (network) profile = ForNetwork(profile, *network);
+    if (network) profile = ForNetwork(profile, *network, registered.hash());
     std::ranges::move(profile.kernels, std::back_inserter(all.kernels));
     std::ranges::move(profile.others, std::back_inserter(all.others));
   }

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 
 from ucudnn.cluster import JobPlan
 from ucudnn.errors import Error, InvalidArgument, NotFound
-from ucudnn.json_objects import decode
+from ucudnn.json_objects import decode, encode
 from ucudnn.rest import Rest, path_of
 
 # As sessions have them (client/session/job_link.h and step_log.h).
@@ -135,6 +135,13 @@ class RunningJob:
 
     def accept(self, offer: Offer) -> None:
         """All ranks have adopted the plan; the others call follow()."""
+        if self._registration is not None:
+            self._registration = {
+                **self._registration,
+                "revision": offer.revision,
+                "plan_id": offer.plan.id,
+                "request": encode(offer.plan.request),
+            }
         self._answer(offer, "")
         self.follow(offer.revision)
 
@@ -191,8 +198,11 @@ class RunningJob:
 
     def _register(self) -> None:
         if not self._registered:
-            answer = self._call().post(path_of("jobs"), self._registration or {})
+            self.offer = None  # of the coordinator that knew the job
+            registration = self._registration or {}
+            answer = self._call().post(path_of("jobs"), registration)
             self._registered = True
+            self._fetched = registration.get("revision", 1)
             self._set_pause(answer)
 
     def _call(self) -> Rest:
@@ -211,7 +221,7 @@ class RunningJob:
         while self._answers:
             revision, rejected = self._answers[0]
             # What the coordinator refuses, it would refuse again.
-            with contextlib.suppress(InvalidArgument):
+            with contextlib.suppress(InvalidArgument, NotFound):
                 self._post("revision", {"revision": revision, "rejected": rejected})
             self._answers.popleft()
 
@@ -225,7 +235,8 @@ class RunningJob:
             try:
                 answer = self._post("steps", {"rank": self.rank, "batches": batches})
             except NotFound:
-                # Another database than before: register again.
+                # Another database than before: register again, with the revision
+                # that the ranks follow.
                 self._registered = self._registration is None
                 raise
             except InvalidArgument:

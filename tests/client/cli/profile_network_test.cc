@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/other_tasks.h"
+
 namespace ucudnn {
 namespace {
 
@@ -80,7 +82,7 @@ TEST(ProfileNetworkTest, GivesEachLayerWhatIsKnownOfItsProblem) {
           Twins())
           .value();
   by_problem.kernels[0].complete[BatchSize(2)] = {1_GiB, "d"};
-  const Profile by_layer = ForNetwork(by_problem, Twins());
+  const Profile by_layer = ForNetwork(by_problem, Twins(), "");
   EXPECT_THAT(NamesOf(by_layer), ElementsAre("a forward FP32", "b forward FP32",
                                              "b backward_data FP32"));
   for (std::size_t i = 0; i < 2; ++i) {
@@ -89,6 +91,22 @@ TEST(ProfileNetworkTest, GivesEachLayerWhatIsKnownOfItsProblem) {
     EXPECT_EQ(by_layer.kernels[i].origins, by_problem.kernels[0].origins);
     EXPECT_EQ(by_layer.kernels[i].complete, by_problem.kernels[0].complete);
   }
+}
+
+TEST(ProfileNetworkTest, KeepsTheNetworksOtherTasks) {
+  const std::string hash(64, 'a');
+  const OtherTasks own = {.network = hash, .momentum = true};
+  const OtherTasks of_another = {.network = std::string(64, 'b')};
+  Profile profile;
+  for (const OtherTasks& tasks : {own, of_another}) {
+    profile.others.emplace_back().id.layer = ToString(tasks);
+  }
+  const Profile exported = ForNetwork(profile, Twins(), hash);
+  ASSERT_THAT(exported.others, SizeIs(1));
+  EXPECT_EQ(exported.others[0].id.layer, ToString(own));
+  const auto imported = WithProblems(exported, Twins());
+  ASSERT_TRUE(imported) << imported.error().message;
+  EXPECT_THAT(imported->others, SizeIs(1));
 }
 
 }  // namespace

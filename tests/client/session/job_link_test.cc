@@ -27,6 +27,8 @@ class JobLinkTest : public ::testing::Test {
         -> Result<v1::RegisterJobResponse> {
       const std::lock_guard lock(mutex_);
       ++registered_[request.job_id()];
+      reached_ = std::max({reached_, request.revision(), std::int64_t{1}});
+      registration_ = request;
       v1::RegisterJobResponse response;
       response.set_report_after_ms(10);
       return response;
@@ -40,6 +42,10 @@ class JobLinkTest : public ::testing::Test {
         return Fail(Code::kNotFound, "there is no job");
       }
       for (const v1::StepBatch& batch : request.batches()) {
+        if (batch.revision() <= reached_) continue;
+        return Fail(Code::kNotFound, "there is no such revision");
+      }
+      for (const v1::StepBatch& batch : request.batches()) {
         for (int i = 0; i < batch.step_ns_size(); ++i) {
           steps_.push_back(
               {batch.revision(), batch.first_step() + i, batch.step_ns(i)});
@@ -48,11 +54,14 @@ class JobLinkTest : public ::testing::Test {
       v1::ReportStepsResponse response;
       response.set_report_after_ms(10);
       *response.mutable_newest() = newest_;
+      reached_ = std::max(reached_, newest_.revision());
       return response;
     };
     coordinator_.get_plan = [](const std::string& id) -> Result<v1::Plan> {
       EXPECT_EQ(id, "7");
-      return ToProto(TinyPlan(TinyRequest(BatchSize(8), {"A", "B"}), {5, 3}));
+      JobPlan plan = TinyPlan(TinyRequest(BatchSize(8), {"A", "B"}), {5, 3});
+      plan.id = 7;
+      return ToProto(plan);
     };
     coordinator_.answer_revision =
         [this](const v1::AnswerRevisionRequest& request)
@@ -89,6 +98,15 @@ class JobLinkTest : public ::testing::Test {
     return read();
   }
 
+  JobLink::Offer AwaitOffer(JobLink& link) {
+    std::optional<JobLink::Offer> offer;
+    EXPECT_TRUE(WaitUntil([&] {
+      offer = link.TakeOffer();
+      return offer.has_value();
+    }));
+    return offer.value_or(JobLink::Offer());
+  }
+
   struct Step {
     std::int64_t revision;
     std::int64_t index;
@@ -99,6 +117,8 @@ class JobLinkTest : public ::testing::Test {
   milliseconds spread_{0};
   std::mutex mutex_;
   std::map<std::string, int> registered_;
+  v1::RegisterJobRequest registration_;  // the last one
+  std::int64_t reached_ = 100;           // the newest revision that is known
   std::vector<Step> steps_;
   std::vector<std::string> answers_;
   std::string finished_;
@@ -155,6 +175,43 @@ TEST_F(JobLinkTest, RegistersAgainIfTheCoordinatorForgotIt) {
       WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 2; }));
 }
 
+TEST_F(JobLinkTest, RegistersAgainWithTheRevisionThatItRuns) {
+  const auto link = Start(0);
+  const auto offered = [&](std::int64_t revision) {
+    Locked([&] {
+      newest_.set_revision(revision);
+      newest_.set_plan_id(7);
+      return true;
+    });
+    return AwaitOffer(*link);
+  };
+  link->Answer(offered(2), "");
+  static_cast<void>(offered(3));
+  // The coordinator gets another database. The ranks have an offer of the one
+  // before, and adopt it while they register again.
+  const JobLink::Offer old = offered(4);
+  Locked([&] {
+    reached_ = 0;
+    newest_.Clear();
+    return forgotten_ = true;
+  });
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return registered_["j"]; }) == 2; }));
+  EXPECT_EQ(Locked([&] { return registration_.revision(); }), 2);
+  EXPECT_EQ(Locked([&] { return registration_.plan_id(); }), 7);
+  // What the new one offers is numbered after what the job registered with.
+  EXPECT_EQ(offered(3).revision, 3);
+  link->Answer(old, "");
+  link->Report(4, Nanoseconds(10));
+  ASSERT_TRUE(
+      WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));
+  EXPECT_EQ(Locked([&] { return registration_.revision(); }), 4);
+  EXPECT_EQ(Locked([&] { return registration_.request().batch(); }), 8);
+  EXPECT_EQ(offered(5).revision, 5);
+  link->Finish();
+  EXPECT_THAT(steps_, ElementsAre(Step{4, 0, 10}));
+}
+
 TEST_F(JobLinkTest, OffersANewPlanOnceAndReportsItsOutcome) {
   const auto link = Start(0);
   EXPECT_FALSE(link->TakeOffer());
@@ -163,14 +220,10 @@ TEST_F(JobLinkTest, OffersANewPlanOnceAndReportsItsOutcome) {
     newest_.set_plan_id(7);
     return true;
   });
-  std::optional<JobLink::Offer> offer;
-  ASSERT_TRUE(WaitUntil([&] {
-    offer = link->TakeOffer();
-    return offer.has_value();
-  }));
-  EXPECT_EQ(offer->revision, 2);
-  EXPECT_EQ(offer->plan.ranks[0].batch, BatchSize(5));
-  link->Answer(2, "rank 1: no");
+  const JobLink::Offer offer = AwaitOffer(*link);
+  EXPECT_EQ(offer.revision, 2);
+  EXPECT_EQ(offer.plan.ranks[0].batch, BatchSize(5));
+  link->Answer(offer, "rank 1: no");
   ASSERT_TRUE(
       WaitUntil([&] { return Locked([&] { return !answers_.empty(); }); }));
   link->Finish();
@@ -200,7 +253,7 @@ TEST_F(JobLinkTest, PausesBeforeItRepeatsAnAnswerThatWasNotDelivered) {
     return v1::AnswerRevisionResponse();
   };
   const auto link = Start(0);
-  link->Answer(2, "");
+  link->Answer({2, {}}, "");
   ASSERT_TRUE(
       WaitUntil([&] { return Locked([&] { return tries.size() == 4; }); }));
   // The answer itself may shorten the first pause; the others are jittered.
@@ -241,7 +294,7 @@ TEST_F(JobLinkTest, DropsAnAnswerThatTheCoordinatorRefuses) {
     return Fail(Code::kInvalidArgument, "there is no revision 9");
   };
   const auto link = Start(0);
-  link->Answer(9, "");
+  link->Answer({9, {}}, "no");
   link->Report(1, Nanoseconds(10));
   EXPECT_TRUE(
       WaitUntil([&] { return Locked([&] { return steps_.size() == 1; }); }));

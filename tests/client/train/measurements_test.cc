@@ -25,6 +25,8 @@ TrainingGraph Measured() {
   point.time = Nanoseconds(123'457);
   point.repeats = 3;
   graph.tasks[1].work.measured = {point};
+  point.algorithm.name.clear();
+  graph.tasks[0].work.measured = {point};
   return graph;
 }
 
@@ -45,6 +47,24 @@ TEST(MeasurementsTest, RefusesThoseOfAnotherGraph) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("of 2 tasks; 3 are expected"));
   EXPECT_FALSE(SetMeasurements({{"tasks", 1}}, &other));
+}
+
+TEST(MeasurementsTest, NamesTheTaskWithoutAPoint) {
+  TrainingGraph graph = Measured();
+  graph.tasks[0].name = "relu.forward";
+  nlohmann::ordered_json json = MeasurementsOf(graph);
+  json["tasks"][0] = nlohmann::ordered_json::array();
+  Status refused = SetMeasurements(json, &graph);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "task 'relu.forward' has points at 0 batches; those of other "
+            "tasks, at 1, are accepted");
+  json = MeasurementsOf(Measured());
+  json["tasks"][0][0]["batch"] = 2;
+  EXPECT_FALSE(SetMeasurements(json, &graph));
+  // An update takes the same time at any batch.
+  graph.tasks[0].kind = TaskKind::kUpdate;
+  EXPECT_TRUE(SetMeasurements(json, &graph));
 }
 
 TEST(MeasurementsTest, NamesTheTaskWhosePointIsNone) {

@@ -409,6 +409,7 @@ TEST_F(TrainNormalisedTest, LeavesARankOutOfStatisticsToo) {
       Train(2, common_ + Words{"--memory-budget", "1KiB,1MiB"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(BatchesOf(together), (std::vector<std::int64_t>{0, 16}));
+  EXPECT_EQ(together["ranks"][0]["why"], "left out: no batch fits into 1 KiB");
   EXPECT_LT(LargestDifference(alone, together), kRounding);
 }
 
@@ -608,6 +609,31 @@ TEST_F(TrainTest, SaysThatMeasurementsHaveNoErrors) {
   std::ofstream(file) << known;
   EXPECT_THAT(Train(1, words)["reason"].get<std::string>(),
               HasSubstr("; accuracy not measured: "));
+}
+
+TEST_F(TrainTest, NamesTheFileOfMeasurementsThatItCannotUse) {
+  const std::string file = folder_ / "measured.json";
+  const Words words = kFewSteps + Words{"--measurements", file};
+  ASSERT_EQ(TrainAlone(words).status, 0);
+  const Json measured = Json::parse(test::FileText(file));
+  Json unknown = measured;
+  for (Json& task : unknown.front()["tasks"]) {
+    for (Json& point : task) {
+      if (point["algorithm"] != "") point["algorithm"] = "bogus";
+    }
+  }
+  std::ofstream(file) << unknown;
+  test::Finished run = TrainAlone(words);
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.err, HasSubstr(file + ": "));
+  EXPECT_THAT(run.err, HasSubstr(" has no algorithm 'bogus'"));
+  Json without = measured;
+  without.front()["tasks"].back() = Json::array();
+  std::ofstream(file) << without;
+  run = TrainAlone(words);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr(file + ": task '"));
+  EXPECT_THAT(run.err, HasSubstr("has points at 0 batches"));
 }
 
 TEST_F(TrainTest, TakesABudgetOfZeroAsAllThatTheDeviceHas) {

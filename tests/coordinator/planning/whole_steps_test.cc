@@ -92,6 +92,32 @@ TEST(WholeStepsTest, AreOnTheLineBetweenMeasuredBatches) {
                                  std::nullopt));
 }
 
+TEST(WholeStepsTest, ExchangeStatisticsBetweenRanks) {
+  const std::vector<MeasuredPoint> points = {TaskPoint(1, "a", 1),
+                                             TaskPoint(1, "bn", 10),
+                                             TaskPoint(1, "bn.exchanged", 15),
+                                             TaskPoint(2, "bn.exchanged", 30),
+                                             TaskPoint(2, "bn", 20),
+                                             TaskPoint(2, "a", 2)};
+  StepTasks tasks = {.problem = "p", .names = {"a", "bn"}, .unknown = ""};
+  EXPECT_THAT(TimesOf(tasks, points, BatchSize(2)),
+              ElementsAre(Optional(0ns), Optional(11ns), Optional(22ns)));
+  tasks.exchanged = true;
+  EXPECT_THAT(TimesOf(tasks, points, BatchSize(2)),
+              ElementsAre(Optional(0ns), Optional(16ns), Optional(32ns)));
+  // Of agents that did not measure it.
+  EXPECT_THAT(TimesOf(tasks, {points[0], points[1]}, BatchSize(1)),
+              ElementsAre(Optional(0ns), Optional(11ns)));
+
+  JobRequest request = RequestOfBatch(4);
+  request.device_kinds = {"K"};
+  EXPECT_FALSE(TasksOfAlexNet(request).exchanged);
+  request.device_kinds = {"K", "K"};
+  EXPECT_TRUE(TasksOfAlexNet(request).exchanged);
+  request.exclude_ranks = {1};
+  EXPECT_FALSE(TasksOfAlexNet(request).exchanged);
+}
+
 TEST(WholeStepsTest, SkipBatchesAtWhichATaskLacks) {
   const StepTasks tasks = {.problem = "p", .names = {"a", "b"}, .unknown = ""};
   const auto times = TimesOf(

@@ -11,6 +11,7 @@
 #include "coordinator/limits.h"
 #include "tests/coordinator/tiny_cluster.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/paths.h"
 #include "ucudnn/v1/agent.pb.h"
 #include "ucudnn/v1/coordinator.pb.h"
 
@@ -97,6 +98,25 @@ TEST_F(AllocateTest, CountsWhatAStepTakesBesidesConvolutions) {
   EXPECT_GT(answer->jobs(0).step_ns(), 1'000'000);
   // It hardly gains from devices, so the other job gets the fast one.
   EXPECT_EQ(answer->jobs(1).devices(0).kind(), kFastDevice);
+}
+
+TEST_F(AllocateTest, SaysThatItDoesNotCountOtherTasks) {
+  v1::AllocateRequest request = TwoJobs();
+  EXPECT_EQ(coordinator_.plans.Allocate(request)->notes_size(), 0);
+  const std::string model =
+      ReadNetworkContents(test::DataPath("onnx/alexnet.onnx"), {}).value();
+  ASSERT_TRUE(coordinator_.networks.PutNetwork(test::PutTiny(model)));
+  constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
+  for (const char* kind : {kFastDevice, kSlowDevice}) {
+    ASSERT_TRUE(coordinator_.measuring.PutProfile(
+        test::Measured(kind, 10, kBatches, model)));
+  }
+  request.mutable_jobs(1)->set_fixed_ns(1000);
+  const auto answer = coordinator_.plans.Allocate(request);
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_EQ(answer->notes_size(), 1);
+  EXPECT_THAT(answer->notes(0),
+              HasSubstr("job 'a': times count convolutions only"));
 }
 
 TEST_F(AllocateTest, UsesNoKindOnWhichNothingWasMeasured) {

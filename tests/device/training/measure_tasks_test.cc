@@ -236,7 +236,7 @@ TEST_F(MeasureTasksTest, LeavesConvolutionsOutThatAreMeasuredElsewhere) {
 
 TEST_F(MeasureTasksTest, MeasuresOneTaskAlone) {
   TaskMeasureOptions options;
-  options.only = 1;  // conv1's ReLU
+  options.only = {1};  // conv1's ReLU
   Measure(test::SmallChain(4), {BatchSize(4)}, options);
   for (std::size_t task = 0; task < operations_.size(); ++task) {
     EXPECT_EQ(training_.tasks[task].work.measured.size(), task == 1 ? 1U : 0U);

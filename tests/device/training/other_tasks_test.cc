@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/onnx/network_file.h"
@@ -16,6 +17,7 @@
 namespace ucudnn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -89,6 +91,32 @@ TEST_F(OtherTasksTest, MeasuresOneTaskAlone) {
   EXPECT_EQ(one->front().algorithm.name, name);
   EXPECT_THAT(MeasureOthers("nothing").error().message,
               HasSubstr("no task 'nothing'"));
+}
+
+TEST_F(OtherTasksTest, MeasuresNormalisationsOfOneRankAndOfSeveral) {
+  model_ = test::OnnxModel(
+               "g (float[N,3,8,8] x, float[4,3,3,3] w, float[4] s, float[4] t,"
+               "float[4] m, float[4] v, float[10,256] wf, float[10] bf)"
+               " => (float[N,10] y) {"
+               "c = Conv<pads=[1,1,1,1]>(x, w)"
+               "n = BatchNormalization(c, s, t, m, v)"
+               "f = Flatten(n)  y = Gemm<transB=1>(f, wf, bf) }")
+               .SerializeAsString();
+  const auto points = MeasureOthers();
+  ASSERT_TRUE(points) << points.error().message;
+  std::set<std::string> exchanged;
+  for (const MeasuredPoint& point : *points) {
+    EXPECT_GT(point.time, Nanoseconds(0));
+    const std::string& name = point.algorithm.name;
+    if (name.ends_with(kExchanged)) exchanged.insert(name);
+  }
+  EXPECT_THAT(exchanged, ElementsAre(HasSubstr(".backward.exchanged"),
+                                     HasSubstr(".forward.exchanged")));
+  // As devices are compared.
+  const auto one = MeasureOthers(*exchanged.begin());
+  ASSERT_TRUE(one) << one.error().message;
+  ASSERT_THAT(*one, SizeIs(1));
+  EXPECT_EQ(one->front().algorithm.name, *exchanged.begin());
 }
 
 TEST_F(OtherTasksTest, FailsForGoodWithoutTheModel) {
