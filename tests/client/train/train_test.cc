@@ -582,8 +582,9 @@ TEST_F(TrainTest, TrainsOnTheFilesOfMnistAndCifar10) {
 }
 
 TEST_F(TrainTest, TrainsWithinTheBudget) {
-  const auto run = TrainAlone({"--batch", "4", "--memory-budget", "1MiB",
-                               "--steps", "4", "--rate", "0.1", "-o", "json"});
+  const auto run = TrainAlone({"--batch", "4", "--images", "4", "--memory-budget",
+                               "1MiB", "--steps", "4", "--rate", "0.05", "-o",
+                               "json"});
   ASSERT_EQ(run.status, 0) << run.err;
   const Json json = Json::parse(run.out);
   const Json& rank = json["ranks"][0];
