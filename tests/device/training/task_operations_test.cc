@@ -74,7 +74,7 @@ TEST(TaskOperationsTest, ReadWhatTheNodeSaysOfItsNormalisation) {
   const auto operations = OperationsOf(graph, *training);
   ASSERT_TRUE(operations);
   for (const TaskOperation& operation : *operations) {
-    if (!operation.statistics) continue;
+    if (operation.statistics.empty()) continue;
     EXPECT_EQ(operation.normalisation.extent, (ImageExtent{4, 8, 8}));
     EXPECT_EQ(operation.normalisation.epsilon, 0.5);
     EXPECT_EQ(operation.running_momentum, 0.25F);
