@@ -68,6 +68,7 @@ def plans_within_budgets_are_put():
     shares = budgets.shared(budgets.model_of(), coordinator=URL, name="planned")
     return {
         "batches": shares.batches, "budgets": shares.budgets,
+        "given": list(budgets.budgets().values()),
         "id": shares.coordinated.id,
     }  # fmt: skip
 

@@ -22,7 +22,7 @@ std::unique_ptr<Device> OpenFakeGpu() {
 
 TEST(MemoryExecutorGpuTest, TrainsAChainAsWithoutABudget) {
   test::Trainee trainee(OpenFakeGpu(), test::SmallChain(4));
-  test::ExpectSameUnderAllPolicies(trainee);
+  test::ExpectSameUnderAllPolicies(trainee, 0.001F);
 }
 
 TEST(MemoryExecutorGpuTest, TrainsExcitationsAsWithoutABudget) {
