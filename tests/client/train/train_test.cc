@@ -409,7 +409,8 @@ TEST_F(TrainNormalisedTest, LeavesARankOutOfStatisticsToo) {
       Train(2, common_ + Words{"--memory-budget", "1KiB,1MiB"});
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_EQ(BatchesOf(together), (std::vector<std::int64_t>{0, 16}));
-  EXPECT_EQ(together["ranks"][0]["why"], "left out: no batch fits into 1 KiB");
+  EXPECT_EQ(together["ranks"][0]["why"],
+            "left out: no batch fits into 1.00 KiB");
   EXPECT_LT(LargestDifference(alone, together), kRounding);
 }
 
@@ -444,7 +445,8 @@ TEST_F(TrainNormalisedTest, ResumesWithTheSameStatisticsOnly) {
   const test::Finished other = TrainAlone(
       common + Words{"--steps", "4", "--resume", "--batch-statistics", "rank"});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("batch statistics must be the same"));
+  EXPECT_THAT(other.err,
+              HasSubstr("batch statistics and the split must be the same"));
   const test::Finished done =
       TrainAlone(common + Words{"--steps", "2", "--resume"});
   EXPECT_EQ(done.status, 0);
@@ -582,9 +584,9 @@ TEST_F(TrainTest, TrainsOnTheFilesOfMnistAndCifar10) {
 }
 
 TEST_F(TrainTest, TrainsWithinTheBudget) {
-  const auto run = TrainAlone({"--batch", "4", "--images", "4", "--memory-budget",
-                               "1MiB", "--steps", "4", "--rate", "0.05", "-o",
-                               "json"});
+  const auto run =
+      TrainAlone({"--batch", "4", "--images", "4", "--memory-budget", "1MiB",
+                  "--steps", "4", "--rate", "0.05", "-o", "json"});
   ASSERT_EQ(run.status, 0) << run.err;
   const Json json = Json::parse(run.out);
   const Json& rank = json["ranks"][0];
