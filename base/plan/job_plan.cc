@@ -24,8 +24,8 @@ Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory) {
     each = {all};
   } else if (all != Bytes(0)) {
     return Fail(Code::kInvalidArgument,
-                "memory.budget_bytes is {} beside memory.rank_budget_bytes; "
-                "one of them is accepted",
+                "budget_bytes is {} beside rank_budget_bytes; one of them is "
+                "accepted",
                 all.count());
   }
   memory->budgets = std::move(each);

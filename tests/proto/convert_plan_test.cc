@@ -161,9 +161,10 @@ TEST(ConvertPlanTest, RefusesBudgetsThatAreNotOneForEachRank) {
   EXPECT_EQ(why(0_B, {1_GiB, 1_GiB, 1_GiB}),
             "memory.rank_budget_bytes has 3 entries; one, or one for each of 2 "
             "ranks, is accepted");
-  EXPECT_EQ(why(1_B, {1_GiB, 1_GiB}),
-            "memory.budget_bytes is 1 beside memory.rank_budget_bytes; one of "
-            "them is accepted");
+  EXPECT_EQ(
+      why(1_B, {1_GiB, 1_GiB}),
+      "memory: budget_bytes is 1 beside rank_budget_bytes; one of them is "
+      "accepted");
   EXPECT_THAT(why(0_B, {1_GiB, Bytes(-1)}),
               testing::HasSubstr("memory.rank_budget_bytes[1] is -1"));
   EXPECT_THAT(why(Bytes(-1), {}),
