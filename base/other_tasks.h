@@ -4,9 +4,9 @@
 // The tasks of a network's training iteration that are not convolutions, which
 // are measured together at one batch. They are a problem beside the
 // convolutions' (base/conv_problem.h): its points are the tasks' times, with a
-// task's name as the algorithm's. Tasks that normalise have two points, the
-// second one with kExchanged behind the name: as ranks run them that take
-// statistics over the images of all.
+// task's name as the algorithm's. A normalisation has two points: alone, and,
+// with kExchanged behind its name, as it runs where several ranks exchange
+// their statistics.
 
 #include <string>
 #include <string_view>

@@ -166,7 +166,7 @@ make_upgrade() {
     serve() {
       rm -f ready
       ucudnn-coord serve --config /etc/ucudnn/coordinator.toml --create \
-        --ready-file /root/ready 2>>log &
+        --ready-file "$PWD/ready" 2>>log &
       while ! [ -s ready ]; do
         kill -0 $! || { cat log; exit 1; }
         sleep 0.1

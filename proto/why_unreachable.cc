@@ -72,8 +72,9 @@ std::string NamesIn(const X509* certificate) {
   return std::string(data, static_cast<std::size_t>(size));
 }
 
-// OpenSSL writes to sockets as to files, so that a peer that has gone would end
-// the program. While one lives, this thread's SIGPIPE is lost.
+// Blocks SIGPIPE in this thread for as long as it lives. OpenSSL writes to
+// sockets without MSG_NOSIGNAL, so without it a peer that closes the connection
+// would end the program.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {

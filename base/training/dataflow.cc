@@ -73,19 +73,10 @@ Result<Dataflow> Dataflow::Of(const Graph& graph) {
 Status Dataflow::FindInputs() {
   values_of_.resize(graph_->tensors.size());
   parameters_.resize(graph_->tensors.size());
-  std::vector<bool> computed(graph_->tensors.size());
-  for (const Node& node : graph_->nodes) {
-    for (const std::size_t tensor : node.outputs) computed[tensor] = true;
-  }
-  std::vector<std::size_t> inputs;
   for (std::size_t i = 0; i < graph_->tensors.size(); ++i) {
-    const Tensor& tensor = graph_->tensors[i];
-    if (tensor.parameter) {
-      parameters_[i] = i;
-    } else if (tensor.floating && !computed[i]) {
-      inputs.push_back(i);
-    }
+    if (graph_->tensors[i].parameter) parameters_[i] = i;
   }
+  const std::vector<std::size_t> inputs = InputsOf(*graph_);
   for (const std::size_t i : inputs) {
     Value value;
     UCUDNN_RETURN_IF_ERROR(SetElements(i, IsPerImage(i), &value));
@@ -288,6 +279,21 @@ Status Dataflow::SetElements(std::size_t tensor, bool per_image,
   value->elements_per_image = per_image ? elements / images : 0;
   value->elements = per_image ? 0 : elements;
   return {};
+}
+
+std::vector<std::size_t> InputsOf(const Graph& graph) {
+  std::vector<bool> computed(graph.tensors.size());
+  for (const Node& node : graph.nodes) {
+    for (const std::size_t tensor : node.outputs) computed[tensor] = true;
+  }
+  std::vector<std::size_t> inputs;
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const Tensor& tensor = graph.tensors[i];
+    if (tensor.floating && !tensor.parameter && !computed[i]) {
+      inputs.push_back(i);
+    }
+  }
+  return inputs;
 }
 
 }  // namespace ucudnn

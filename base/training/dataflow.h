@@ -104,6 +104,10 @@ class Dataflow {
   std::vector<std::size_t> outputs_;
 };
 
+// The model's inputs (tensors), ascending: floating, neither parameters nor
+// computed by a node. O(tensors + nodes).
+std::vector<std::size_t> InputsOf(const Graph& graph);
+
 }  // namespace ucudnn
 
 #endif  // UCUDNN_BASE_TRAINING_DATAFLOW_H_

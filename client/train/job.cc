@@ -1,11 +1,12 @@
 #include "client/train/job.h"
 
-#include <set>
+#include <cstddef>
 #include <string>
 #include <utility>
 
 #include "base/files/file.h"
 #include "base/text.h"
+#include "base/training/dataflow.h"
 #include "base/training/json.h"
 #include "client/session/config.h"
 
@@ -47,13 +48,8 @@ Shapes ShapesOf(const PreparedTraining& network) {
       shapes.classes = operation.input.channels;
     }
   }
-  std::set<std::size_t> computed;
-  for (const Node& node : network.whole.nodes) {
-    computed.insert(node.outputs.begin(), node.outputs.end());
-  }
-  for (std::size_t i = 0; i < network.whole.tensors.size(); ++i) {
-    const Tensor& tensor = network.whole.tensors[i];
-    if (tensor.parameter || computed.contains(i) || !tensor.floating) continue;
+  for (const std::size_t input : InputsOf(network.whole)) {
+    const Tensor& tensor = network.whole.tensors[input];
     const std::vector<std::int64_t>& shape = tensor.shape;
     shapes.image = shape.size() == 4
                        ? ImageExtent{shape[1], shape[2], shape[3]}

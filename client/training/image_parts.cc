@@ -1,24 +1,22 @@
 #include "client/training/image_parts.h"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "base/training/dataflow.h"
 
 namespace ucudnn {
 
 std::vector<ImagePart> ImagePartsOf(const Graph& graph,
                                     const ImageExtent& image,
                                     const TrainingGraph& planned) {
-  std::vector<bool> computed(graph.tensors.size());
-  for (const Node& node : graph.nodes) {
-    for (const std::size_t tensor : node.outputs) computed[tensor] = true;
-  }
   std::vector<ImagePart> parts;
   std::int64_t first = 0;
   std::int64_t row = 0;
   std::int64_t column = 0;
   auto block = planned.blocks.begin();
-  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
-    const Tensor& tensor = graph.tensors[t];
-    if (computed[t] || tensor.parameter || !tensor.floating) continue;
+  for (const std::size_t input : InputsOf(graph)) {
+    const Tensor& tensor = graph.tensors[input];
     const bool whole = tensor.shape.size() != 4;
     const ImagePart& part = parts.emplace_back(
         ImagePart{first, row, whole ? image.height : tensor.shape.end()[-2],

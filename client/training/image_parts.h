@@ -1,8 +1,9 @@
 #ifndef UCUDNN_CLIENT_TRAINING_IMAGE_PARTS_H_
 #define UCUDNN_CLIENT_TRAINING_IMAGE_PARTS_H_
 
-// Which parts of the images a network reads: the whole, or the parts that a
-// split network computes one after the other (solver/memory/split/split.h).
+// Where the inputs of a network lie in the images of a batch. A network has one
+// input, which is the whole image, or, if it was split
+// (solver/memory/split/split.h), an input for each part of the image.
 
 #include <cstdint>
 #include <vector>

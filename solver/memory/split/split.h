@@ -32,10 +32,10 @@
 //     side read a padded copy of their input.
 //   - Stochastic splitting draws each O_i anew for every iteration, up to a
 //     fifth of a part to either side; every cut before it moves by as much,
-//     times the strides between, so that draws differ in sizes alone. The graph
-//     for plans has the largest part of each over all draws, so that a plan for
-//     it holds for every iteration; its parts overlap, and take more time and
-//     memory than any one draw.
+//     times the strides between, so that draws differ in sizes alone. Plans
+//     are made for a graph in which each part has the largest size of all
+//     draws, so that one plan holds for every iteration. Its parts overlap, and
+//     take more time and memory than any one draw.
 
 #include <cstdint>
 #include <optional>

@@ -256,9 +256,9 @@ class TrainSplitTest : public TrainTest {
           "n1 = BatchNormalization(c1, s1, t1, m1, v1)  r1 = Relu(n1)"
           "c2 = Conv<pads=[1,1,1,1], strides=[2,2]>(r1, w2)  r2 = Relu(c2)"
           "c3 = Conv<pads=[1,1,2,2]>(r2, w3)");
-    // The output of c3 is cut before 4 of 8, its input before 5, those of c2
-    // and c1 before 10. c3 has one row of padding around the first part, and
-    // two around the second.
+    // In both axes: c3's output of 8 elements is cut before element 4, its
+    // input of 8 before 5, and the inputs of c2 and c1, of 16, before 10. c3
+    // pads the first part by 1 on each side, and the second by 2.
     std::string parts = "rows0, rows1 = Split<axis=2>(x, at)";
     std::string joins;
     for (const int i : {0, 1}) {
