@@ -146,6 +146,8 @@ class CopyQueue {
   virtual Status WaitFor(Event& event) = 0;
   // Waits until all enqueued copies are done; returns their error, if any.
   virtual Status Synchronize() = 0;
+  // The CUstream that copies are enqueued in; null if there is none.
+  virtual void* stream() { return nullptr; }
 };
 
 class Device {

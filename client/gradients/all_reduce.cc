@@ -42,7 +42,12 @@ Status AllReducer::Enqueue(std::span<T> values, void* stream,
   return gpu_->Enqueue(values.data(), values.size(), stream, deadline);
 }
 
-Result<bool> AllReducer::Done() { return gpu_->Done(); }
+Status AllReducer::EnqueueAll(std::span<const std::span<float>> values,
+                              void* stream, Ranks::Deadline deadline) {
+  return gpu_->EnqueueAll(values, stream, deadline);
+}
+
+Status AllReducer::Check() { return gpu_->Check(); }
 
 void AllReducer::Abort() { gpu_->Abort(); }
 

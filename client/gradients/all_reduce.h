@@ -38,7 +38,9 @@ class AllReducer {
   Result<bool> PrepareToEnqueue(const void* memory, Ranks::Deadline deadline);
   template <class T>
   Status Enqueue(std::span<T> values, void* stream, Ranks::Deadline deadline);
-  Result<bool> Done();
+  Status EnqueueAll(std::span<const std::span<float>> values, void* stream,
+                    Ranks::Deadline deadline);
+  Status Check();
   void Abort();
   bool IsGpuMemory(const void* pointer);
 

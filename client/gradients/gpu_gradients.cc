@@ -216,27 +216,29 @@ Result<bool> GpuGradients::PrepareToEnqueue(Ranks& ranks, const void* memory,
 template <class T>
 Status GpuGradients::Enqueue(T* values, std::size_t count, void* stream,
                              Ranks::Deadline deadline) {
-  if (state_->group == nullptr) {
-    return Fail(Code::kUnavailable, "NCCL's sums were ended");
-  }
+  UCUDNN_RETURN_IF_ERROR(CheckGroup());
   std::optional<cudnn::GpuContext::Scope> scope;
   UCUDNN_RETURN_IF_ERROR(state_->Enter(values, &scope));
-  return state_->group->Sum(
-      values, count, 1.0,
-      stream != nullptr ? static_cast<CUstream>(stream) : state_->stream,
-      deadline);
+  return state_->group->Sum(values, count, 1.0, static_cast<CUstream>(stream),
+                            deadline);
 }
 
-Result<bool> GpuGradients::Done() {
-  if (state_->group == nullptr) {
-    return Fail(Code::kUnavailable, "NCCL's sums were ended");
-  }
-  UCUDNN_RETURN_IF_ERROR(state_->group->Check());
-  const CUresult result = state_->driver->StreamQuery(state_->stream);
-  if (result == CUDA_ERROR_NOT_READY) return false;
-  if (result == CUDA_SUCCESS) return true;
-  return tl::unexpected<Error>(
-      cudnn::DescribeError(*state_->driver, result, "cuStreamQuery"));
+Status GpuGradients::EnqueueAll(std::span<const std::span<float>> values,
+                                void* stream, Ranks::Deadline deadline) {
+  UCUDNN_RETURN_IF_ERROR(CheckGroup());
+  std::optional<cudnn::GpuContext::Scope> scope;
+  UCUDNN_RETURN_IF_ERROR(state_->Enter(values.front().data(), &scope));
+  return state_->group->SumAll(values, static_cast<CUstream>(stream), deadline);
+}
+
+Status GpuGradients::CheckGroup() const {
+  if (state_->group != nullptr) return {};
+  return Fail(Code::kUnavailable, "NCCL's sums were ended");
+}
+
+Status GpuGradients::Check() const {
+  UCUDNN_RETURN_IF_ERROR(CheckGroup());
+  return state_->group->Check();
 }
 
 void GpuGradients::Abort() { state_->Abandon(); }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -64,15 +65,16 @@ class GpuGradients {
   Result<bool> PrepareToEnqueue(Ranks& ranks, const void* memory,
                                 Ranks::Deadline deadline);
   // After it returned true, on all ranks in the same order: enqueues in
-  // `stream`, a CUstream of the GPU, or in a separate one if null, that
-  // `values`, in the GPU's memory, become the sums over the ranks. kUnavailable
-  // if NCCL fails, kDeadlineExceeded.
+  // `stream`, a CUstream of the GPU, that `values`, in the GPU's memory, become
+  // the sums over the ranks. kUnavailable if NCCL fails, kDeadlineExceeded.
   template <class T>
   Status Enqueue(T* values, std::size_t count, void* stream,
                  Ranks::Deadline deadline);
-  // Whether what was enqueued in the separate stream is done; the error if it
-  // cannot be, or if a sum in another stream cannot.
-  Result<bool> Done();
+  // The same for several, at once.
+  Status EnqueueAll(std::span<const std::span<float>> values, void* stream,
+                    Ranks::Deadline deadline);
+  // The error if a sum that was enqueued cannot be made.
+  Status Check() const;
   // Ends the sums that are under way, whatever they wait for; none can be
   // enqueued afterwards.
   void Abort();
@@ -80,6 +82,7 @@ class GpuGradients {
  private:
   struct State;
   explicit GpuGradients(std::unique_ptr<State> state);
+  Status CheckGroup() const;
   std::unique_ptr<State> state_;
 };
 

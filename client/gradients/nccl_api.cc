@@ -26,6 +26,8 @@ Result<NcclApi> LoadNccl() {
   bind("ncclRedOpCreatePreMulSum", &api.RedOpCreatePreMulSum);
   bind("ncclRedOpDestroy", &api.RedOpDestroy);
   bind("ncclAllReduce", &api.AllReduce);
+  bind("ncclGroupStart", &api.GroupStart);
+  bind("ncclGroupEnd", &api.GroupEnd);
   bind("ncclGetErrorString", &api.GetErrorString);
   if (missing.empty()) return api;
   return Fail(Code::kUnimplemented,

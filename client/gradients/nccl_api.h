@@ -47,6 +47,8 @@ struct NcclApi {
   NcclResult (*AllReduce)(const void* from, void* to, std::size_t count,
                           NcclType type, NcclOp op, ncclComm* comm,
                           CUstream stream) = nullptr;
+  NcclResult (*GroupStart)() = nullptr;
+  NcclResult (*GroupEnd)() = nullptr;
   const char* (*GetErrorString)(NcclResult result) = nullptr;
 };
 

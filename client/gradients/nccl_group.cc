@@ -81,6 +81,23 @@ Status NcclGroup::Sum(T* values, std::size_t count, double scale,
                "ncclAllReduce", deadline);
 }
 
+Status NcclGroup::SumAll(std::span<const std::span<float>> values,
+                         CUstream stream, Ranks::Deadline deadline) {
+  float factor = 1;
+  UCUDNN_RETURN_IF_ERROR(SetScale(factor, NcclType::kFloat, &factor));
+  NcclResult result = nccl_.GroupStart();
+  for (const std::span<float> some : values) {
+    if (result != NcclResult::kSuccess) break;
+    result = nccl_.AllReduce(some.data(), some.data(), some.size(),
+                             NcclType::kFloat, scaled_->op, comm_, stream);
+    if (result == NcclResult::kInProgress) result = NcclResult::kSuccess;
+  }
+  // Ends the group whatever happened in it.
+  const NcclResult ended = nccl_.GroupEnd();
+  if (result != NcclResult::kSuccess) return Failure(result, "ncclAllReduce");
+  return Await(ended, "ncclGroupEnd", deadline);
+}
+
 Status NcclGroup::SetScale(double scale, NcclType type, void* scalar) {
   if (scaled_ && scaled_->scale == scale && scaled_->type == type) return {};
   if (scaled_) (void)nccl_.RedOpDestroy(scaled_->op, comm_);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -40,6 +41,9 @@ class NcclGroup {
   template <class T>
   Status Sum(T* values, std::size_t count, double scale, CUstream stream,
              Ranks::Deadline deadline);
+  // The same for several values, by one kernel of NCCL's where it can.
+  Status SumAll(std::span<const std::span<float>> values, CUstream stream,
+                Ranks::Deadline deadline);
   // kUnavailable if a sum failed after it was enqueued, for example because
   // another rank was lost.
   Status Check() const;

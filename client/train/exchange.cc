@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/median.h"
 #include "client/gradients/gradient_sum.h"
 
 namespace ucudnn::train {
@@ -26,7 +27,12 @@ Status JobExchange::EndTurn() {
 Status JobExchange::Prepare() {
   DeviceBuffer memory;
   if (device_.stream() != nullptr) {
-    if (auto allocated = device_.Allocate(Bytes(256))) {
+    auto queue = device_.MakeCopyQueue();
+    auto summed = device_.MakeEvent();
+    auto allocated = device_.Allocate(Bytes(256));
+    if (queue && summed && allocated) {
+      queue_ = *std::move(queue);
+      summed_ = *std::move(summed);
       memory = *std::move(allocated);
     }
   }
@@ -46,6 +52,59 @@ Result<bool> JobExchange::AllCan(bool can, const Status& mine) {
   failed_ = true;
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
   return tl::unexpected<Error>(all.error());
+}
+
+template <class Exchange>
+Result<Nanoseconds> JobExchange::TimeOf(const Exchange& exchange) {
+  constexpr int kTimes = 7;
+  constexpr int kInARow = 8;
+  std::vector<Nanoseconds> times;
+  for (int i = 0; i < kTimes; ++i) {
+    UCUDNN_RETURN_IF_ERROR(ranks_.Barrier(Soon()));
+    const auto begun = std::chrono::steady_clock::now();
+    for (int k = 0; k < kInARow; ++k) UCUDNN_RETURN_IF_ERROR(exchange());
+    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    times.push_back((std::chrono::steady_clock::now() - begun) / kInARow);
+  }
+  return MedianAndSpreadOf(std::move(times)).median;
+}
+
+Result<ExchangeCosts> JobExchange::Measure(bool statistics) {
+  constexpr std::size_t kChannels = 256;
+  constexpr Bytes kLong = 8_MiB;
+  DeviceBuffer memory;
+  std::unique_ptr<Event> ready;
+  const auto prepare = [&]() -> Status {
+    UCUDNN_ASSIGN_OR_RETURN(memory, device_.Allocate(kLong));
+    UCUDNN_RETURN_IF_ERROR(device_.Fill(memory.data(), 0, kLong));
+    UCUDNN_ASSIGN_OR_RETURN(ready, device_.MakeEvent());
+    return ready->Set();
+  };
+  UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(prepare(), Soon()));
+  UCUDNN_RETURN_IF_ERROR(all);
+  const auto sum = [&](Bytes size) {
+    ReadyBucket bucket;
+    bucket.ready.push_back(ready.get());
+    bucket.gradients.emplace_back(
+        static_cast<float*>(memory.data()),
+        static_cast<std::size_t>(size.count()) / sizeof(float));
+    return TimeOf([this, bucket = std::move(bucket)] {
+      return SumGradients(std::span(&bucket, 1));
+    });
+  };
+  ExchangeCosts costs;
+  if (statistics) {
+    const std::span<double> sums(static_cast<double*>(memory.data()),
+                                 2 * kChannels);
+    UCUDNN_ASSIGN_OR_RETURN(
+        costs.statistics, TimeOf([this, sums] { return SumStatistics(sums); }));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(costs.bucket, sum(Bytes(4096)));
+  UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds large, sum(kLong));
+  costs.ns_per_byte =
+      std::max(0.0, static_cast<double>((large - costs.bucket).count())) /
+      static_cast<double>(kLong.count());
+  return costs;
 }
 
 void JobExchange::Refuse(const Error& error) {
@@ -81,8 +140,8 @@ Status JobExchange::Check() {
     UCUDNN_CHECK(!all);
     return Fail(Code::kUnavailable, "another rank has failed");
   }
-  const Result<bool> done = statistics_.Done();
-  return done ? Status() : tl::unexpected<Error>(done.error());
+  UCUDNN_RETURN_IF_ERROR(statistics_.Check());
+  return reducer_.Check();
 }
 
 Status JobExchange::SumStatistics(std::span<double> sums) {
@@ -91,31 +150,46 @@ Status JobExchange::SumStatistics(std::span<double> sums) {
   return Sum(sums);
 }
 
-Status JobExchange::SumEach(std::span<const std::span<float>> bucket) {
-  for (const std::span<float> gradient : bucket) {
-    UCUDNN_RETURN_IF_ERROR(Sum(gradient));
+Status JobExchange::SumGradients(std::span<const ReadyBucket> buckets) {
+  if (enqueues_) {
+    bool on_gpu = true;
+    for (const ReadyBucket& bucket : buckets) {
+      for (const std::span<float> gradient : bucket.gradients) {
+        on_gpu = on_gpu && reducer_.IsGpuMemory(gradient.data());
+      }
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const bool all, AllCan(on_gpu, Status()));
+    if (all) return EnqueueSums(buckets);
+  }
+  for (const ReadyBucket& bucket : buckets) {
+    for (Event* const ready : bucket.ready) {
+      UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*ready, *this));
+    }
+    UCUDNN_RETURN_IF_ERROR(EndTurn());
+    UCUDNN_RETURN_IF_ERROR(SumBucket(bucket.gradients));
   }
   return {};
 }
 
-Status JobExchange::SumGradients(std::span<const std::span<float>> bucket) {
-  UCUDNN_RETURN_IF_ERROR(EndTurn());
-  if (enqueues_) {
-    const bool on_gpu = std::ranges::all_of(bucket, [&](const auto& gradient) {
-      return reducer_.IsGpuMemory(gradient.data());
-    });
-    UCUDNN_ASSIGN_OR_RETURN(const bool all, AllCan(on_gpu, Status()));
-    if (!all) return SumEach(bucket);
-    for (const std::span<float> gradient : bucket) {
-      UCUDNN_RETURN_IF_ERROR(reducer_.Enqueue(gradient, nullptr, Soon()));
+Status JobExchange::EnqueueSums(std::span<const ReadyBucket> buckets) {
+  for (const ReadyBucket& bucket : buckets) {
+    for (Event* const ready : bucket.ready) {
+      UCUDNN_RETURN_IF_ERROR(queue_->WaitFor(*ready));
     }
-    for (;;) {
-      UCUDNN_ASSIGN_OR_RETURN(const bool done, reducer_.Done());
-      if (done) return {};
-      UCUDNN_RETURN_IF_ERROR(Check());
-    }
+    UCUDNN_RETURN_IF_ERROR(
+        reducer_.EnqueueAll(bucket.gradients, queue_->stream(), Soon()));
   }
-  if (!on_host_) return SumEach(bucket);
+  UCUDNN_RETURN_IF_ERROR(queue_->Set(*summed_));
+  return device_.WaitFor(*summed_);
+}
+
+Status JobExchange::SumBucket(std::span<const std::span<float>> bucket) {
+  if (!on_host_) {
+    for (const std::span<float> gradient : bucket) {
+      UCUDNN_RETURN_IF_ERROR(Sum(gradient));
+    }
+    return {};
+  }
   // One sum of all of them takes less time.
   staged_.clear();
   for (const std::span<float> gradient : bucket) {

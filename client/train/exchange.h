@@ -5,6 +5,7 @@
 // (client/gradients/all_reduce.h).
 
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "client/gradients/all_reduce.h"
 #include "client/ranks/ranks.h"
 #include "client/train/shares.h"
+#include "client/train/step_prediction.h"
 #include "device/device.h"
 #include "device/training/rank_exchange.h"
 
@@ -41,6 +43,10 @@ class JobExchange final : public RankExchange {
   // are enqueued there from now on, without the host.
   Status Prepare();
 
+  // Collective, before the first step: what exchanges take between all ranks.
+  // Statistics only if they are exchanged. kResourceExhausted.
+  Result<ExchangeCosts> Measure(bool statistics);
+
   // Collective, before each step: waits for this rank's turn.
   Status Begin();
   // In place of the rest of a step that failed on this rank alone: the other
@@ -52,7 +58,7 @@ class JobExchange final : public RankExchange {
   const std::string& method() const { return reducer_.method(); }
   bool stream_ordered() const override { return enqueues_; }
   Status SumStatistics(std::span<double> sums) override;
-  Status SumGradients(std::span<const std::span<float>> bucket) override;
+  Status SumGradients(std::span<const ReadyBucket> buckets) override;
   Status Check() override;
 
  private:
@@ -60,7 +66,12 @@ class JobExchange final : public RankExchange {
   // Collective where sums are enqueued: whether all ranks go on, and `can`. The
   // same error on all ranks if one has failed.
   Result<bool> AllCan(bool can, const Status& mine);
-  Status SumEach(std::span<const std::span<float>> bucket);
+  // The median time of one of several `exchange`.
+  template <class Exchange>
+  Result<Nanoseconds> TimeOf(const Exchange& exchange);
+  // Enqueues all sums, in a queue beside the device's order of work.
+  Status EnqueueSums(std::span<const ReadyBucket> buckets);
+  Status SumBucket(std::span<const std::span<float>> bucket);
   template <class T>
   Status Sum(std::span<T> values);
 
@@ -71,6 +82,8 @@ class JobExchange final : public RankExchange {
   AllReducer reducer_;     // of gradients
   AllReducer statistics_;  // of a communicator of its own: both sum at once
   bool enqueues_ = false;
+  std::unique_ptr<CopyQueue> queue_;  // of sums that are enqueued
+  std::unique_ptr<Event> summed_;     // its end
   std::vector<float> staged_;
   bool in_turn_ = false;
   bool failed_ = false;

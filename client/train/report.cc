@@ -8,24 +8,13 @@
 #include "base/median.h"
 #include "base/text.h"
 #include "client/cli/command.h"
+#include "client/train/times_json.h"
 
 namespace ucudnn::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Times = std::vector<Nanoseconds>;
-
-Json Counts(const Times& times) {
-  Json json = Json::array();
-  for (const Nanoseconds time : times) json.push_back(time.count());
-  return json;
-}
-
-Times TimesOf(const Json& json) {
-  Times times;
-  for (const Json& time : json) times.emplace_back(time.get<std::int64_t>());
-  return times;
-}
 
 // Null if there is none.
 Json MedianIn(const Times& times) {
@@ -91,17 +80,6 @@ std::string Stalls(const Json& rank) {
     sum += Nanoseconds(std::llround(1e3 * time.get<double>()));
   }
   return HumanTime(sum);
-}
-
-Json LargestPrediction(const Report& report) {
-  Json largest;
-  for (const RankReport& rank : report.ranks) {
-    if (!Trains(rank)) continue;
-    if (largest.is_null() || rank.shown["predicted_us"] > largest) {
-      largest = rank.shown["predicted_us"];
-    }
-  }
-  return largest;
 }
 
 std::string OperatorTable(const Report& report) {
@@ -172,7 +150,7 @@ Json ToJson(const Report& report) {
   json["interrupted"] = report.interrupted;
   json["first_step"] = report.first_step;
   json["steps"] = report.losses.size();
-  json["predicted_us"] = LargestPrediction(report);
+  json["predicted_us"] = Microseconds(report.predicted);
   json["passes_us"] = MedianIn(SlowestPasses(report));
   json["exchange_us"] = MedianIn(Exchanges(report));
   json["step_us"] = report.in_turns ? Json(nullptr) : MedianIn(report.steps);
@@ -236,9 +214,10 @@ std::string ToTable(const Report& report) {
   }
   text += fmt::format(
       "slowest rank's passes {}, exchange of gradients after them {}, step "
-      "{}\n",
+      "{}; predicted {}\n",
       Shown(json["passes_us"]), Shown(json["exchange_us"]),
-      report.in_turns ? "- (ranks compute in turns)" : Shown(json["step_us"]));
+      report.in_turns ? "- (ranks compute in turns)" : Shown(json["step_us"]),
+      Shown(json["predicted_us"]));
   if (!report.sum_method.empty()) {
     text += fmt::format("gradients are summed by {}\n", report.sum_method);
   }

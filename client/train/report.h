@@ -52,6 +52,7 @@ struct Report {
   std::int64_t first_step = 0;
   std::vector<double> losses;      // the mean loss of each step
   Evaluation evaluation;           // on all ranks; no labels: none
+  Nanoseconds predicted{0};        // step (client/train/step_prediction.h)
   std::vector<Nanoseconds> steps;  // whole steps that count, on rank 0
   std::vector<RankReport> ranks;
 };

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -18,7 +19,9 @@
 #include "client/train/estimates.h"
 #include "client/train/measurements.h"
 #include "client/training/link_under_load.h"
+#include "solver/assign/assign.h"
 #include "solver/joint_memory.h"
+#include "solver/memory/least_time.h"
 
 namespace ucudnn::train {
 namespace {
@@ -92,6 +95,81 @@ Result<Wanted> MissingOf(const JointMemoryProblem& measured) {
   return wanted;
 }
 
+// The sum of its tasks' least times at each batch, on the line where the batch
+// was not measured.
+std::map<BatchSize, double> LeastTimes(const JointMemoryKind& kind,
+                                       const std::vector<BatchSize>& batches) {
+  TrainingGraph graph = kind.graph;
+  EstimateTasks(batches, &graph);
+  const LeastCosts costs(graph, kind.budget, true);
+  std::map<BatchSize, double> times;
+  for (const BatchSize batch : batches) {
+    double& time = times[batch];
+    for (std::size_t task = 0; task < graph.tasks.size(); ++task) {
+      time += costs.FastestAt(task, batch);
+    }
+  }
+  return times;
+}
+
+// What is to be measured for finer shares: those that would be the best next to
+// the ones of the solution, if their plans took as much more than their tasks'
+// least times as the solution's do.
+Result<Wanted> FinerOf(const JointMemoryProblem& problem,
+                       const JointMemoryPlan& solved) {
+  Wanted wanted(problem.kinds.size());
+  const BatchSize fine = FinerStep(problem.step);
+  if (fine == problem.step || solved.cut_off) return wanted;
+  AssignProblem finer;
+  finer.batch = problem.batch;
+  std::vector<std::set<BatchSize>> near(problem.kinds.size());
+  std::vector<double> slower(problem.kinds.size(), 1);
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    const std::size_t kind = problem.gpus[g];
+    const BatchSize share = solved.assignment.shares[g].batch;
+    if (share == BatchSize(0)) continue;
+    const double planned =
+        static_cast<double>(solved.plans.at({kind, share}).time.count());
+    slower[kind] =
+        std::max(slower[kind],
+                 planned / LeastTimes(problem.kinds[kind], {share}).at(share));
+    for (std::int64_t b = share.count() - problem.step.count() + fine.count();
+         b < share.count() + problem.step.count(); b += fine.count()) {
+      if (b > 0 && b <= problem.batch.count()) near[kind].emplace(b);
+    }
+  }
+  for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
+    std::vector<BatchCost>& table = finer.tables.emplace_back();
+    for (const auto& [batch, time] :
+         LeastTimes(problem.kinds[k], {near[k].begin(), near[k].end()})) {
+      if (time == kNever) continue;
+      BatchCost& cost = table.emplace_back();
+      cost.batch = batch;
+      cost.time = Nanoseconds(std::llround(time * slower[k]));
+    }
+  }
+  for (const std::size_t kind : problem.gpus) {
+    finer.gpus.emplace_back().table = kind;
+  }
+  UCUDNN_ASSIGN_OR_RETURN(const Assignment best, SolveAssignment(finer));
+  // Less is noise.
+  if (best.makespan > solved.assignment.makespan * 995 / 1000) return wanted;
+  for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
+    const BatchSize share = best.shares[g].batch;
+    const std::size_t kind = problem.gpus[g];
+    if (share == BatchSize(0)) continue;
+    const std::vector<BatchSize> parts = WithParts(share, problem.step);
+    wanted[kind].insert(parts.begin(), parts.end());
+  }
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const std::vector<BatchSize>& measured = problem.kinds[k].shares;
+    std::erase_if(wanted[k], [&](BatchSize share) {
+      return std::ranges::binary_search(measured, share);
+    });
+  }
+  return wanted;
+}
+
 // What is to be said of the accuracy of the algorithms that tasks choose from,
 // after how they were planned; empty if all errors are known.
 std::string AccuracyOf(const TrainingGraph& graph) {
@@ -127,6 +205,13 @@ BatchSize ShareStep(BatchSize batch, int ranks) {
   std::int64_t parts = std::max<std::int64_t>(kFewest, ranks);
   while (parts < batch.count() && batch.count() % parts != 0) ++parts;
   return BatchSize(std::max<std::int64_t>(batch.count() / parts, 1));
+}
+
+BatchSize FinerStep(BatchSize step) {
+  for (std::int64_t parts = 4; parts < step.count(); ++parts) {
+    if (step.count() % parts == 0) return BatchSize(step.count() / parts);
+  }
+  return BatchSize(1);
 }
 
 std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step) {
@@ -270,51 +355,97 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   UCUDNN_RETURN_IF_ERROR(
       Together(plan ? Status() : Status(tl::unexpected<Error>(plan.error()))));
   part.plan = *std::move(plan);
-  if (ranks_.size() == 1) UCUDNN_RETURN_IF_ERROR(MeasureLink(stop, &part));
+  UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(part, stop));
+  if (changed) {
+    plan = PlanTraining(prepared_, request, stop);
+    UCUDNN_RETURN_IF_ERROR(Together(
+        plan ? Status() : Status(tl::unexpected<Error>(plan.error()))));
+    part.plan = *std::move(plan);
+  }
   reason_ = ranks_.size() == 1 ? "planned from measurements of this device"
                                : "shares as given, each rank planned by itself";
   reason_ += AccuracyOf(prepared_.training);
   return part;
 }
 
-// Copies are slower beside the network's kernels than alone.
-Status SharePlanner::MeasureLink(const std::stop_token& stop, Part* part) {
-  const std::string& key = keys_[0];
-  if (request_.input.model || part->plan->offloaded == Bytes() ||
-      read_.contains(key)) {
-    return {};
+Result<std::string> SharePlanner::MeasureMyLink(const Part& part,
+                                                const std::stop_token& stop) {
+  // All ranks begin at once, those that cannot, too.
+  bool met = false;
+  const auto meet = [&] {
+    met = true;
+    return ranks_.Barrier(InTime());
+  };
+  Result<bool> changed = false;
+  DeviceModel link = prepared_.training.device;
+  if (part.plan && part.plan->offloaded > Bytes()) {
+    ExecutionOptions execution;
+    execution.allow_sub_batch_statistics =
+        request_.plan.allow_sub_batch_statistics;
+    DeviceBuffer host;
+    changed = MeasureLinkUnderLoad(device_, operators_, prepared_, *part.plan,
+                                   execution, meet, stop, &host, &link);
   }
-  ExecutionOptions execution;
-  execution.allow_sub_batch_statistics =
-      request_.plan.allow_sub_batch_statistics;
-  DeviceBuffer host;
+  if (!met) UCUDNN_RETURN_IF_ERROR(meet());
+  UCUDNN_RETURN_IF_ERROR(changed);
+  return *changed ? ToJson(link).dump() : std::string();
+}
+
+Result<bool> SharePlanner::MeasureLinks(const Part& part,
+                                        const std::stop_token& stop) {
+  const auto mine = static_cast<std::size_t>(ranks_.rank());
+  const bool copies = part.plan && part.plan->offloaded > Bytes();
   UCUDNN_ASSIGN_OR_RETURN(
-      const bool changed,
-      MeasureLinkUnderLoad(device_, operators_, prepared_, *part->plan,
-                           execution, stop, &host, &prepared_.training.device));
-  if (!changed) return {};
-  known_[key] = MeasurementsOf(prepared_.training).dump();
-  UCUDNN_RETURN_IF_ERROR(
-      SetMeasurements(Json::parse(known_[key]), &prepared_.training));
-  TrainingRequest request = request_.plan;
-  request.budget = request_.budgets[0];
-  UCUDNN_ASSIGN_OR_RETURN(part->plan, PlanTraining(prepared_, request, stop));
-  return {};
+      const std::int64_t any,
+      ranks_.Max(copies && !read_.contains(keys_[mine]) ? 1 : 0, InTime()));
+  // Ranks in turns do not copy at once.
+  if (any == 0 || request_.input.model || turns_.all > 1) return false;
+  const Result<std::string> rates = MeasureMyLink(part, stop);
+  UCUDNN_RETURN_IF_ERROR(Together(
+      rates ? Status() : Status(tl::unexpected<Error>(rates.error()))));
+  UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          ranks_.AllGather(*rates, InTime()));
+  // Of several ranks of a kind, the slowest copies count.
+  std::map<std::string, Json> slowest;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].empty() || read_.contains(keys_[r])) continue;
+    const Json link = Json::parse(all[r]);
+    Json& kept = slowest.try_emplace(keys_[r], link).first->second;
+    for (const char* const rate : {"d2h_gb_per_s", "h2d_gb_per_s"}) {
+      if (link[rate] < kept[rate]) kept[rate] = link[rate];
+    }
+  }
+  for (const auto& [key, link] : slowest) {
+    Json measured = Json::parse(known_.at(key));
+    measured["device"] = link;
+    known_[key] = measured.dump();
+  }
+  UCUDNN_RETURN_IF_ERROR(Together(SetMeasurements(
+      Json::parse(known_.at(keys_[mine])), &prepared_.training)));
+  return !slowest.empty();
+}
+
+Result<Json> SharePlanner::Answer(Phase phase, const std::stop_token& stop) {
+  Result<std::string> answer = std::string();
+  if (ranks_.rank() == 0) answer = Solve(phase, stop);
+  UCUDNN_RETURN_IF_ERROR(Together(
+      answer ? Status() : Status(tl::unexpected<Error>(answer.error()))));
+  UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
+  return Json::parse(*answer);
 }
 
 Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
   const BatchSize batch = prepared_.training.batch;
   std::vector<BatchSize> batches =
       FirstBatches(batch, ShareStep(batch, ranks_.size()));
+  Phase phase = Phase::kSearch;
   for (int round = 1;; ++round) {
-    UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
-    Result<std::string> answer = std::string();
-    if (ranks_.rank() == 0) answer = Solve(round == kMostRounds, stop);
-    UCUDNN_RETURN_IF_ERROR(Together(
-        answer ? Status() : Status(tl::unexpected<Error>(answer.error()))));
-    UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
-    const Json json = Json::parse(*answer);
+    if (!batches.empty()) UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
+    if (phase == Phase::kSearch && round == kMostRounds) phase = Phase::kRefine;
+    UCUDNN_ASSIGN_OR_RETURN(const Json json, Answer(phase, stop));
     if (json.contains("measure")) {
+      // What rank 0 asks for beyond its search is the last.
+      if (json["refines"] == true) phase = Phase::kEnd;
       batches.clear();
       for (const Json& size :
            json["measure"][static_cast<std::size_t>(ranks_.rank())]) {
@@ -322,7 +453,14 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
       }
       continue;
     }
-    auto part = PartOf(json);
+    Result<Part> part = PartOf(json);
+    UCUDNN_RETURN_IF_ERROR(Together(
+        part ? Status() : Status(tl::unexpected<Error>(part.error()))));
+    UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(*part, stop));
+    if (!changed) return part;
+    prepared_.training.batch = batch;
+    UCUDNN_ASSIGN_OR_RETURN(const Json again, Answer(Phase::kEnd, stop));
+    part = PartOf(again);
     UCUDNN_RETURN_IF_ERROR(Together(
         part ? Status() : Status(tl::unexpected<Error>(part.error()))));
     return part;
@@ -355,31 +493,39 @@ Result<JointMemoryProblem> SharePlanner::Problem() const {
   return problem;
 }
 
-Result<std::string> SharePlanner::Solve(bool last,
+Result<std::string> SharePlanner::Solve(Phase phase,
                                         const std::stop_token& stop) {
   const TimeLimit limit(request_.plan.time_limit, stop);
   UCUDNN_ASSIGN_OR_RETURN(JointMemoryProblem problem, Problem());
   problem.request.stop = limit.token();
-  if (!last) {
-    UCUDNN_ASSIGN_OR_RETURN(const Wanted wanted, MissingOf(problem));
-    if (std::ranges::any_of(wanted,
-                            [](const auto& of) { return !of.empty(); })) {
-      // Ranks with the same device share measurements, whatever their budgets.
-      std::map<std::string, std::set<BatchSize>> sizes;
-      for (std::size_t r = 0; r < keys_.size(); ++r) {
-        const std::set<BatchSize>& of_kind = wanted[problem.gpus[r]];
-        sizes[keys_[r]].insert(of_kind.begin(), of_kind.end());
-      }
-      Json measure = Json::array();
-      for (const std::string& key : keys_) {
-        Json& counts = measure.emplace_back(Json::array());
-        for (const BatchSize size : sizes[key]) counts.push_back(size.count());
-      }
-      return Json({{"measure", std::move(measure)}}).dump();
+  const auto asks = [](const Wanted& wanted) {
+    return std::ranges::any_of(wanted,
+                               [](const auto& of) { return !of.empty(); });
+  };
+  // Ranks with the same device share measurements, whatever their budgets.
+  const auto ask = [&](const Wanted& wanted, bool refines) {
+    std::map<std::string, std::set<BatchSize>> sizes;
+    for (std::size_t r = 0; r < keys_.size(); ++r) {
+      const std::set<BatchSize>& of_kind = wanted[problem.gpus[r]];
+      sizes[keys_[r]].insert(of_kind.begin(), of_kind.end());
     }
+    Json measure = Json::array();
+    for (const std::string& key : keys_) {
+      Json& counts = measure.emplace_back(Json::array());
+      for (const BatchSize size : sizes[key]) counts.push_back(size.count());
+    }
+    return Json({{"measure", std::move(measure)}, {"refines", refines}}).dump();
+  };
+  if (phase == Phase::kSearch) {
+    UCUDNN_ASSIGN_OR_RETURN(const Wanted wanted, MissingOf(problem));
+    if (asks(wanted)) return ask(wanted, false);
   }
   UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
                           SolveJointMemory(problem));
+  if (phase != Phase::kEnd) {
+    UCUDNN_ASSIGN_OR_RETURN(const Wanted finer, FinerOf(problem, solved));
+    if (asks(finer)) return ask(finer, true);
+  }
   std::string note;  // the first kind's that has one
   for (const JointMemoryKind& kind : problem.kinds) {
     if (note.empty()) note = AccuracyOf(kind.graph);

@@ -11,8 +11,13 @@
 //                                       those between on the line, and names
 //                                       what is to be measured: the solution's
 //                                       shares and their neighbours
-//   again, until these are measured; then rank 0 solves for what is measured
-//   alone, and tells the shares and their plans
+//   again, until these are measured; then once more for finer shares between
+//   those of the solution and their neighbours; then rank 0 solves for what is
+//   measured alone, and tells the shares and their plans
+//   ranks whose plans copy:             try them at once, for the rates of
+//   their
+//                                       links; if one is another, rank 0 solves
+//                                       again
 //
 // One rank alone, or ranks with given shares, plan by themselves.
 
@@ -69,6 +74,9 @@ struct ShareRequest {
 // 32 and as many as ranks that divides the mini-batch B. n is B if there is
 // none.
 BatchSize ShareStep(BatchSize batch, int ranks);
+// The step of the finer shares, a fourth of ShareStep or less; that itself if
+// it is 1.
+BatchSize FinerStep(BatchSize step);
 // What is measured at first: the step times powers of two, up to an eighth of
 // the mini-batch.
 std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step);
@@ -105,11 +113,21 @@ class SharePlanner {
   Status ReadKnown();
   Status WriteKnown();
   Result<Part> PlanAlone(const std::stop_token& stop);
-  Status MeasureLink(const std::stop_token& stop, Part* part);
+  // Collective: tries the plans of all ranks at once, and sets the rates that
+  // their copies reached beside each other. Whether one is another.
+  Result<bool> MeasureLinks(const Part& part, const std::stop_token& stop);
+  // Not collective: changed rates of this rank's link; empty if none is.
+  Result<std::string> MeasureMyLink(const Part& part,
+                                    const std::stop_token& stop);
   Result<Part> PlanTogether(const std::stop_token& stop);
+  // What rank 0 does next.
+  enum class Phase { kSearch, kRefine, kEnd };
   // Of rank 0, as JSON: {"measure":[[batch,…],…]} by rank or, if nothing is
-  // missing or it is the `last` time, the shares with their plans.
-  Result<std::string> Solve(bool last, const std::stop_token& stop);
+  // missing, which it never is at the end, the shares with their plans.
+  Result<std::string> Solve(Phase phase, const std::stop_token& stop);
+  // Rank 0's answer, on all ranks.
+  Result<nlohmann::ordered_json> Answer(Phase phase,
+                                        const std::stop_token& stop);
   Result<JointMemoryProblem> Problem() const;
   Result<Part> PartOf(const nlohmann::ordered_json& json);
 

@@ -36,6 +36,7 @@
 #include "client/train/job.h"
 #include "client/train/loader.h"
 #include "client/train/shares.h"
+#include "client/train/step_prediction.h"
 #include "client/training/memory_executor.h"
 #include "client/training/memory_run.h"
 #include "device/operators/open.h"
@@ -367,7 +368,49 @@ class Training {
     shares_[static_cast<std::size_t>(ranks_.rank())] = part_.batch.count();
     UCUDNN_ASSIGN_OR_RETURN(shares_,
                             ranks_.MaxOfEach(std::move(shares_), Soon()));
-    return Together(ApplyMine());
+    UCUDNN_RETURN_IF_ERROR(Together(ApplyMine()));
+    return Predict();
+  }
+
+  // What the plans of all ranks make of a step.
+  Status Predict() {
+    const bool statistics = exchange_ && exchanges_statistics();
+    if (exchange_ && !costs_) {
+      Result<ExchangeCosts> costs = exchange_->Measure(statistics);
+      if (!costs) exchange_->Refuse(costs.error());
+      UCUDNN_RETURN_IF_ERROR(Together(StatusOf(costs)));
+      costs_ = *costs;
+    }
+    const TrainingGraph& graph = job_.network->training;
+    std::vector<GradientBucket> buckets;
+    if (exchange_) buckets = GradientBuckets(graph);
+    std::string mine;
+    if (!idle()) {
+      mine = Encode(PassesOf(*part_.plan, graph, job_.network->operations,
+                             buckets, statistics));
+    }
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            ranks_.AllGather(mine, Soon()));
+    std::vector<RankPasses> ranks;
+    std::size_t index = 0;
+    for (const std::string& text : texts) {
+      if (&text == &texts[static_cast<std::size_t>(ranks_.rank())]) {
+        index = ranks.size();
+      }
+      if (!text.empty()) ranks.push_back(DecodeRankPasses(text));
+    }
+    std::vector<Bytes> sizes;
+    for (const GradientBucket& bucket : buckets) {
+      Bytes& size = sizes.emplace_back();
+      for (const std::size_t block : bucket.blocks) {
+        size += graph.blocks[block].bytes;
+      }
+    }
+    const StepPrediction step =
+        PredictStep(ranks, sizes, costs_.value_or(ExchangeCosts()));
+    result_.predicted = step.step;
+    if (!idle()) predicted_passes_ = step.passes[index];
+    return {};
   }
 
   Status ApplyMine() {
@@ -689,6 +732,7 @@ class Training {
     if (!idle()) {
       if (executor_ != nullptr) run_.captured = executor_->captured();
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
+      mine.shown["predicted_passes_us"] = Microseconds(predicted_passes_);
       mine.passes = std::move(run_.passes);
       mine.times = std::move(run_.times);
     }
@@ -729,6 +773,8 @@ class Training {
   std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
   std::optional<IdleRank> idle_;              // of others
   std::array<DrawnStep, 2> drawn_;            // of steps in turn
+  std::optional<ExchangeCosts> costs_;        // with other ranks
+  Nanoseconds predicted_passes_{0};           // this rank's, among the others
   MemoryRun run_;
   HostWatch watch_;          // since the plan was applied
   std::int64_t done_ = 0;    // steps

@@ -20,6 +20,7 @@ Result<bool> MeasureLinkUnderLoad(Device& device, Operators& operators,
                                   const PreparedTraining& prepared,
                                   const MemoryPlan& plan,
                                   const ExecutionOptions& execution,
+                                  const std::function<Status()>& begin,
                                   const std::stop_token& stop,
                                   DeviceBuffer* host, DeviceModel* link) {
   MemoryRunOptions options;
@@ -28,6 +29,7 @@ Result<bool> MeasureLinkUnderLoad(Device& device, Operators& operators,
   options.warm_up = 1;
   options.execution = execution;
   options.execution.time_tasks = false;
+  options.begin = begin;
   UCUDNN_ASSIGN_OR_RETURN(
       const MemoryRun run,
       RunMemoryPlan(device, operators, prepared, plan, options, stop, host));

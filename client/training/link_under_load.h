@@ -5,6 +5,7 @@
 // copies to the host take 10 % longer beside ResNet-50's forward pass in FP32
 // than alone, and as long beside that in TF32.
 
+#include <functional>
 #include <stop_token>
 
 #include "base/result.h"
@@ -23,14 +24,16 @@ namespace ucudnn {
 // was made with.
 bool UpdateRate(const CopyTotals& copies, Nanoseconds latency, double* rate);
 
-// Trains six steps by `plan`, and updates the rates of `link` with the medians
-// of the last five. Copies are slower beside kernels than alone, so the rates
-// are those of this plan. Returns whether one changed. Errors of RunMemoryPlan;
+// Trains six steps by `plan`, once `begin` returns, and updates the rates of
+// `link` with the medians of the last five. Copies are slower beside kernels
+// than alone, and beside those of other ranks, so the rates are those of this
+// plan. Returns whether one changed. Errors of RunMemoryPlan and of `begin`;
 // kCancelled once `stop` is requested.
 Result<bool> MeasureLinkUnderLoad(Device& device, Operators& operators,
                                   const PreparedTraining& prepared,
                                   const MemoryPlan& plan,
                                   const ExecutionOptions& execution,
+                                  const std::function<Status()>& begin,
                                   const std::stop_token& stop,
                                   DeviceBuffer* host, DeviceModel* link);
 

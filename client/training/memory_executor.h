@@ -35,8 +35,8 @@
 //
 // With other ranks (rank_exchange.h), all passes are enqueued first. Then each
 // bucket of gradients is summed as soon as the device has computed it, and the
-// updates follow. The host waits earlier only where statistics are exchanged
-// and the exchange is not stream-ordered.
+// updates follow. The host waits before the end only where the exchange is not
+// stream-ordered.
 
 #include <cstddef>
 #include <cstdint>
@@ -265,8 +265,6 @@ class MemoryExecutor {
   Status Await(const PreparedRound& round, const Command& command);
   Status Copy(const Command& command, std::int64_t first);
   Status Poison(MemoryStream stream, char* data, Bytes bytes);
-  // Waits for the buckets of gradients in turn, and has the ranks sum them.
-  Status SumGradients(const PreparedRound& round);
   Status Finish(PreparedRound& round, StepReport* report);
   Status AddTimes(const PreparedRound& round, StepReport* report) const;
   Result<double> LossOf(std::int64_t labels);

@@ -191,6 +191,7 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
   MemoryRun run;
   run.images = batch.memory.size();
   run.host = executor->host_arena();
+  if (options.begin) UCUDNN_RETURN_IF_ERROR(options.begin());
   const std::int64_t warm_up = std::min(options.warm_up, options.steps - 1);
   for (std::int64_t i = 0; i < options.steps; ++i) {
     if (stop.stop_requested()) {

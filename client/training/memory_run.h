@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <vector>
@@ -23,6 +24,8 @@ struct MemoryRunOptions {
   // The first steps, which load code, are not timed; at least one is.
   std::int64_t warm_up = 2;
   ExecutionOptions execution = {};
+  // Called before the first step, when all is prepared; may be empty.
+  std::function<Status()> begin = {};
 };
 
 struct MemoryRun {

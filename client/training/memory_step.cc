@@ -157,7 +157,10 @@ Status MemoryExecutor::RunRound(PreparedRound& round, std::int64_t first,
   const auto begun = std::chrono::steady_clock::now();
   UCUDNN_RETURN_IF_ERROR(start_->Set());
   for (std::size_t i = 0; i < round.commands.size(); ++i) {
-    if (i == round.first_update) UCUDNN_RETURN_IF_ERROR(SumGradients(round));
+    if (i == round.first_update) {
+      UCUDNN_RETURN_IF_ERROR(passed_->Set());
+      UCUDNN_RETURN_IF_ERROR(options_.exchange->SumGradients(round.buckets));
+    }
     UCUDNN_RETURN_IF_ERROR(RunCommand(round, i, state));
   }
   report->enqueue += std::chrono::steady_clock::now() - begun;
@@ -275,24 +278,15 @@ Status MemoryExecutor::Poison(MemoryStream stream, char* data, Bytes bytes) {
   return queues_.at(stream)->Upload(data, poison_.data(), bytes);
 }
 
-Status MemoryExecutor::SumGradients(const PreparedRound& round) {
-  UCUDNN_RETURN_IF_ERROR(passed_->Set());
-  for (const PreparedBucket& bucket : round.buckets) {
-    for (const std::size_t ready : bucket.ready) {
-      UCUDNN_RETURN_IF_ERROR(
-          AwaitOnHost(*round.commands[ready].done, *options_.exchange));
-    }
-    UCUDNN_RETURN_IF_ERROR(options_.exchange->SumGradients(bucket.gradients));
-  }
-  return {};
-}
-
 Status MemoryExecutor::Finish(PreparedRound& round, StepReport* report) {
   for (const auto& [stream, queue] : queues_) {
     UCUDNN_RETURN_IF_ERROR(queue->Set(*ends_.at(stream)));
     UCUDNN_RETURN_IF_ERROR(device_.WaitFor(*ends_.at(stream)));
   }
   UCUDNN_RETURN_IF_ERROR(stop_->Set());
+  if (options_.exchange != nullptr) {
+    UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*stop_, *options_.exchange));
+  }
   UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
   for (const auto& [stream, queue] : queues_) {
     UCUDNN_RETURN_IF_ERROR(queue->Synchronize());

@@ -38,6 +38,11 @@ class RoundBuilder {
       if (!command.signals) continue;
       UCUDNN_ASSIGN_OR_RETURN(command.done, context_.device.MakeEvent());
     }
+    for (std::size_t i = 0; i < ready_.size(); ++i) {
+      for (const std::size_t command : ready_[i]) {
+        round_.buckets[i].ready.push_back(round_.commands[command].done.get());
+      }
+    }
     FindStretches();
     return std::move(round_);
   }
@@ -173,7 +178,8 @@ class RoundBuilder {
 
   void AddBucket(const GradientBucket& bucket,
                  const std::map<std::size_t, Place>& places) {
-    PreparedBucket& prepared = round_.buckets.emplace_back();
+    ReadyBucket& prepared = round_.buckets.emplace_back();
+    std::vector<std::size_t>& completing = ready_.emplace_back();
     std::optional<std::size_t> computed;
     for (const std::size_t block : bucket.blocks) {
       const Place& place = places.at(block);
@@ -186,11 +192,11 @@ class RoundBuilder {
         // The last of them comes after the others.
         computed = std::max(computed.value_or(0), place.ready);
       } else {
-        prepared.ready.push_back(place.ready);
+        completing.push_back(place.ready);
       }
     }
-    if (computed) prepared.ready.push_back(*computed);
-    for (const std::size_t ready : prepared.ready) {
+    if (computed) completing.push_back(*computed);
+    for (const std::size_t ready : completing) {
       round_.commands[ready].signals = true;
     }
   }
@@ -239,6 +245,7 @@ class RoundBuilder {
   const RoundContext& context_;
   const MemoryRound& planned_;
   PreparedRound round_;
+  std::vector<std::vector<std::size_t>> ready_;  // commands, of each bucket
   std::vector<char*> places_;
   std::set<std::size_t> written_;  // weight gradients
   std::set<std::size_t> ran_;      // tasks

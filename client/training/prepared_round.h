@@ -57,19 +57,13 @@ struct Stretch {
   std::array<std::unique_ptr<CapturedWork>, 2> captured;
 };
 
-// Gradients that ranks sum at once, where they lie when the first update runs.
-struct PreparedBucket {
-  std::vector<std::size_t> ready;  // commands that complete them
-  std::vector<std::span<float>> gradients;
-};
-
 struct PreparedRound {
   const MemoryRound* planned = nullptr;
   std::vector<Command> commands;  // one for each event
   std::vector<Stretch> stretches;
-  // Of a round with updates, if ranks sum gradients: the buckets, and the first
-  // update.
-  std::vector<PreparedBucket> buckets;
+  // Of a round with updates, if ranks sum gradients: the buckets, where they
+  // lie when the first update runs, and that update.
+  std::vector<ReadyBucket> buckets;
   std::optional<std::size_t> first_update;
 };
 

@@ -32,7 +32,7 @@ class NoOthers final : public RankExchange {
  public:
   bool stream_ordered() const override { return true; }
   Status SumStatistics(std::span<double> /*sums*/) override { return {}; }
-  Status SumGradients(std::span<const std::span<float>> /*bucket*/) override {
+  Status SumGradients(std::span<const ReadyBucket> /*buckets*/) override {
     return {};
   }
 };

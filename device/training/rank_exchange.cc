@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -98,31 +97,36 @@ Result<IdleRank> IdleRank::Create(Device& device, const TrainingGraph& training,
                                   bool exchange_statistics) {
   IdleRank rank;
   rank.device_ = &device;
-  Bytes largest;
+  Bytes size;
   for (const TaskOperation& operation : operations) {
     if (!exchange_statistics || !ExchangesSums(operation)) continue;
     rank.statistics_.push_back(SumsOf(operation));
-    largest = std::max(largest, SizeOfSums(SumsOf(operation)));
+    size = std::max(size, SizeOfSums(SumsOf(operation)));
   }
-  for (const GradientBucket& bucket : GradientBuckets(training)) {
-    std::vector<std::size_t>& counts = rank.buckets_.emplace_back();
-    Bytes size;
+  const std::vector<GradientBucket> buckets = GradientBuckets(training);
+  Bytes gradients;
+  for (const GradientBucket& bucket : buckets) {
     for (const std::size_t block : bucket.blocks) {
-      const Bytes bytes = training.blocks[block].bytes;
-      counts.push_back(static_cast<std::size_t>(bytes.count()) / sizeof(float));
-      size += bytes;
+      gradients += training.blocks[block].bytes;
     }
-    largest = std::max(largest, size);
   }
-  UCUDNN_ASSIGN_OR_RETURN(rank.memory_, device.Allocate(largest));
+  UCUDNN_ASSIGN_OR_RETURN(rank.memory_,
+                          device.Allocate(std::max(size, gradients)));
+  UCUDNN_ASSIGN_OR_RETURN(rank.zeroed_, device.MakeEvent());
+  UCUDNN_ASSIGN_OR_RETURN(rank.summed_, device.MakeEvent());
+  auto* next = static_cast<float*>(rank.memory_.data());
+  for (const GradientBucket& bucket : buckets) {
+    ReadyBucket& ready = rank.buckets_.emplace_back();
+    ready.ready.push_back(rank.zeroed_.get());
+    for (const std::size_t block : bucket.blocks) {
+      const auto count =
+          static_cast<std::size_t>(training.blocks[block].bytes.count()) /
+          sizeof(float);
+      ready.gradients.emplace_back(next, count);
+      next += count;
+    }
+  }
   return rank;
-}
-
-template <class T>
-Result<std::span<T>> IdleRank::Zeros(std::size_t count) {
-  UCUDNN_RETURN_IF_ERROR(device_->Fill(
-      memory_.data(), 0, Bytes(static_cast<std::int64_t>(count * sizeof(T)))));
-  return std::span<T>(static_cast<T*>(memory_.data()), count);
 }
 
 Status AwaitOnHost(Event& event, RankExchange& exchange) {
@@ -137,26 +141,15 @@ Status AwaitOnHost(Event& event, RankExchange& exchange) {
 
 Status IdleRank::Step(RankExchange& exchange) {
   for (const std::size_t count : statistics_) {
-    UCUDNN_ASSIGN_OR_RETURN(const std::span<double> sums, Zeros<double>(count));
-    UCUDNN_RETURN_IF_ERROR(exchange.SumStatistics(sums));
+    UCUDNN_RETURN_IF_ERROR(device_->Fill(memory_.data(), 0, SizeOfSums(count)));
+    UCUDNN_RETURN_IF_ERROR(
+        exchange.SumStatistics({static_cast<double*>(memory_.data()), count}));
   }
-  UCUDNN_ASSIGN_OR_RETURN(const std::unique_ptr<Event> zeroed,
-                          device_->MakeEvent());
-  for (const std::vector<std::size_t>& counts : buckets_) {
-    const std::size_t all =
-        std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    UCUDNN_ASSIGN_OR_RETURN(const std::span<float> zeros, Zeros<float>(all));
-    std::vector<std::span<float>> bucket;
-    std::size_t first = 0;
-    for (const std::size_t count : counts) {
-      bucket.push_back(zeros.subspan(first, count));
-      first += count;
-    }
-    UCUDNN_RETURN_IF_ERROR(zeroed->Set());
-    UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*zeroed, exchange));
-    UCUDNN_RETURN_IF_ERROR(exchange.SumGradients(bucket));
-  }
-  return {};
+  UCUDNN_RETURN_IF_ERROR(device_->Fill(memory_.data(), 0, memory_.size()));
+  UCUDNN_RETURN_IF_ERROR(zeroed_->Set());
+  UCUDNN_RETURN_IF_ERROR(exchange.SumGradients(buckets_));
+  UCUDNN_RETURN_IF_ERROR(summed_->Set());
+  return AwaitOnHost(*summed_, exchange);
 }
 
 }  // namespace ucudnn

@@ -12,8 +12,8 @@
 // network alone:
 //   1. in the forward pass, one SumStatistics for each normalisation;
 //   2. in the backward pass, one for each, in its order;
-//   3. one SumGradients for each of GradientBuckets, while the device may still
-//      compute the gradients of later buckets.
+//   3. one SumGradients, of all GradientBuckets, while the device may still
+//      compute the gradients of the later ones.
 // Without ExecutionOptions::exchange_statistics there is only 3. Rounds of a
 // rank add up their gradients first, so 3 happens once a step. What a plan
 // computes again is not exchanged again.
@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -32,14 +33,21 @@
 
 namespace ucudnn {
 
+// Gradients that are summed at once. A gradient is in device memory, or in host
+// memory of the device's if the rank's plan has moved it there.
+struct ReadyBucket {
+  std::vector<Event*> ready;  // that are set, behind which they are complete
+  std::vector<std::span<float>> gradients;
+};
+
 // Implementations know the ranks, the device and a deadline. If a rank fails
 // between two calls, the others' next call must fail by the deadline.
 class RankExchange {
  public:
   virtual ~RankExchange() = default;
 
-  // Whether SumStatistics does nothing but enqueue, so that it can be captured
-  // (Device::Capture). Constant.
+  // Whether both sums do nothing but enqueue, so that SumStatistics can be
+  // captured (Device::Capture). Constant.
   virtual bool stream_ordered() const = 0;
 
   // Replaces `sums`, in device memory, by their sums over all ranks. This
@@ -48,11 +56,10 @@ class RankExchange {
   // the exchange waits for the device.
   virtual Status SumStatistics(std::span<double> sums) = 0;
 
-  // The same for all gradients of a bucket, which are complete when this is
-  // called; returns once the sums are in place. Does not wait for what is
-  // enqueued in the device's order of work. A gradient is in device memory, or
-  // in host memory of the device's if the rank's plan has moved it there.
-  virtual Status SumGradients(std::span<const std::span<float>> bucket) = 0;
+  // The same for all gradients, bucket by bucket, beside what is enqueued in
+  // the device's order of work: each once it is complete. What is enqueued
+  // after the call sees the sums of all.
+  virtual Status SumGradients(std::span<const ReadyBucket> buckets) = 0;
 
   // Asked while the host waits for what is enqueued: an error if that waits for
   // a rank that failed. Then it is ended.
@@ -107,7 +114,7 @@ class IdleRank {
  public:
   // `training` may be for any batch. The arguments are not kept, except
   // `device`, which must outlive the result. kResourceExhausted: it takes as
-  // much device memory as the largest bucket.
+  // much device memory as all gradients.
   static Result<IdleRank> Create(Device& device, const TrainingGraph& training,
                                  std::span<const TaskOperation> operations,
                                  bool exchange_statistics);
@@ -117,12 +124,12 @@ class IdleRank {
 
  private:
   IdleRank() = default;
-  template <class T>
-  Result<std::span<T>> Zeros(std::size_t count);
 
   Device* device_ = nullptr;
-  std::vector<std::size_t> statistics_;            // sums of each exchange
-  std::vector<std::vector<std::size_t>> buckets_;  // elements of each gradient
+  std::vector<std::size_t> statistics_;  // sums of each exchange
+  std::vector<ReadyBucket> buckets_;     // in `memory_`
+  std::unique_ptr<Event> zeroed_;
+  std::unique_ptr<Event> summed_;
   DeviceBuffer memory_;
 };
 

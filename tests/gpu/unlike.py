@@ -14,6 +14,10 @@ memory. Ways of a row, each by ucudnn-train, TF32, 12 steps:
     moved     one to three thirty-seconds of the mini-batch moved from the fastest rank
               to the others, and back: the sweep
     alone     each rank alone with its planned share
+A row NETWORK:half is of whole GPUs of one kind, each with as many images as HALF says,
+beside moDNN's speedups (TPDS 2019, section 7.4) over one GPU that keeps everything:
+    one, four             GPUs without a budget
+    one half, four half   each within half of the memory that this takes
 Rows whose slices are other GPUs run at once. Writes DIR/unlike.json after each way, with
 what ucudnn-train printed, and DIR/unlike.md; keeps measurements in DIR/*.measured.json.
 What the JSON has already is not run again, so the same command resumes; nothing begins
@@ -34,10 +38,12 @@ import time
 from torch_common import exit_status, report, write
 
 PROGRAM = ".carry/bin/ucudnn-train"
-ROWS = ("resnet50:64,16", "vgg16:64,16", "resnet50:132,64,32,16")
+ROWS = ("resnet50:64,16", "vgg16:64,16", "resnet50:132,64,32,16",
+        "vgg16:132,64,32,16", "resnet50:half", "vgg16:half")
 MEMORY = 10 << 30  # bytes
 # Without a plan, by ucudnn solve memory --policy baseline: all images and one.
 PLAIN = {"resnet50": (102e6, 84.9e6), "vgg16": (963e6, 61.15e6)}
+HALF = {"resnet50": 128, "vgg16": 64}
 STEPS = 12
 WAY_SECONDS = 300
 
@@ -69,11 +75,12 @@ class Row:
     def __init__(self, text, gpus, folder, told, lock):
         self.text, self.gpus, self.folder = text, gpus, folder
         self.network, slices = text.split(":")
-        self.sms = [int(n) for n in slices.split(",")]
-        self.batch = mini_batch(self.network, self.sms)
+        self.halves = slices == "half"
+        self.sms = [] if self.halves else [int(n) for n in slices.split(",")]
+        self.batch = 0 if self.halves else mini_batch(self.network, self.sms)
         self.told, self.lock = told, lock
 
-    def train(self, way, ranks, *options):
+    def train(self, way, ranks, *options, memory=MEMORY):
         """Runs ucudnn-train on these ranks, unless that was done."""
         with self.lock:
             of_row = self.told.setdefault(self.text, {})
@@ -86,12 +93,13 @@ class Row:
         for rank in ranks:
             if rank != ranks[0]:
                 command.append(":")
+            command += ["-np", "1", "-x", f"CUDA_VISIBLE_DEVICES={visible}"]
+            if self.sms:
+                command += ["-x", f"UCUDNN_SLICE=sm={self.sms[rank]}"]
             command += [
-                "-np", "1", "-x", f"UCUDNN_SLICE=sm={self.sms[rank]}", "-x",
-                f"CUDA_VISIBLE_DEVICES={visible}",
                 PROGRAM, "--network", f"tests/data/onnx/{self.network}.onnx",
                 "--precision", "TF32", "--images", "2048", "--rate", "0.001",
-                "--steps", str(STEPS), "--memory-budget", str(MEMORY), "--recompute",
+                "--steps", str(STEPS), "--memory-budget", str(memory), "--recompute",
                 "--measurements",
                 os.path.join(self.folder, re.sub("[:,]", "-", measured)),
                 "-o", "json", *options,
@@ -112,6 +120,16 @@ class Row:
 
     def ways(self):
         """Names of ways with what runs them; those after the first need its shares."""
+        if self.halves:
+            images = HALF[self.network]
+            fixed, each = PLAIN[self.network]
+            half = int((fixed + each * images) / 2)
+            for memory, told in ((0, ""), (half, " half")):
+                for name, ranks in (("one", [0]), ("four", range(4))):
+                    yield name + told, lambda ranks=ranks, memory=memory, way=name + told: (
+                        self.train(way, ranks, "--even", "--batch",
+                                   str(images * len(ranks)), memory=memory))
+            return
         every = range(len(self.sms))
         batch = ("--batch", str(self.batch))
         yield "planned", lambda: self.train("planned", every, *batch)
@@ -145,6 +163,14 @@ def run(row, ends):
 
 def goals(text, of_row):
     """What the row reaches, as (name, value, least)."""
+    if text.endswith(":half"):
+        for way, paper in (("four", 3.7), ("four half", 3.1)):
+            if all("step_us" in of_row.get(name, {}) for name in ("one", way)):
+                one, four = of_row["one"], of_row[way]
+                yield (f"{way}, images a second, times one's",
+                       four["batch"] / four["step_us"] / (one["batch"] / one["step_us"]),
+                       paper)
+        return
     planned = of_row["planned"]
     step = planned["step_us"]
     sweep = [way["step_us"] for name, way in of_row.items()
@@ -162,10 +188,13 @@ def goals(text, of_row):
 def table(told):
     lines, missed = [], []
     for text, of_row in told.items():
-        if not isinstance(of_row, dict) or "step_us" not in of_row.get("planned", {}):
+        if not isinstance(of_row, dict):
             continue
-        planned = of_row["planned"]["step_us"]
-        lines += [f"## {text}, mini-batch {of_row['planned']['batch']}", "",
+        first = of_row.get("one" if text.endswith(":half") else "planned", {})
+        if "step_us" not in first:
+            continue
+        planned = first["step_us"]
+        lines += [f"## {text}, mini-batch {first['batch']}", "",
                   "| way | images | step, ms | predicted, ms | images/s | planned is faster |"
                   " peaks, GiB |", "|---|---|---|---|---|---|---|"]
         for name, way in of_row.items():
@@ -175,7 +204,8 @@ def table(told):
             images = [rank["batch"] for rank in way["ranks"]]
             peaks = ", ".join(f"{rank.get('peak_bytes', 0) / 2**30:.2f}"
                               for rank in way["ranks"])
-            faster = "" if name.startswith("alone") else f"{way['step_us'] / planned:.3f}"
+            faster = ("" if name.startswith(("alone", "one", "four")) else
+                      f"{way['step_us'] / planned:.3f}")
             lines.append(
                 f"| {name} | {' + '.join(map(str, images))} | {way['step_us'] / 1e3:.1f} |"
                 f" {way['predicted_us'] / 1e3:.1f} |"
@@ -211,7 +241,7 @@ def main():
         free = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     all_gpus, lock, running = list(free), threading.Lock(), []
     for text in args.rows:
-        needed = text.count(",") + 1
+        needed = 4 if text.endswith(":half") else text.count(",") + 1
         if needed > len(free):
             for thread in running:
                 thread.join()

@@ -37,6 +37,7 @@ class DriverCopyQueue final : public CopyQueue {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, context_.Enter());
     return context_.Call(context_.driver().StreamSynchronize, stream_);
   }
+  void* stream() override { return stream_; }
 
  private:
   GpuContext& context_;

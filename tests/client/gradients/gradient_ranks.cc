@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -276,15 +277,22 @@ class Summing {
       ranks_.Alarm();
       return Fail(Code::kCancelled, "this rank cannot go on");
     }
-    UCUDNN_RETURN_IF_ERROR(
-        gradients_->Enqueue(values, count, nullptr, deadline));
+    if constexpr (std::is_same_v<T, float>) {
+      const std::size_t half = count / 2;
+      const std::array<std::span<float>, 2> parts = {
+          std::span(values, half), std::span(values + half, count - half)};
+      UCUDNN_RETURN_IF_ERROR(gradients_->EnqueueAll(parts, nullptr, deadline));
+    } else {
+      UCUDNN_RETURN_IF_ERROR(
+          gradients_->Enqueue(values, count, nullptr, deadline));
+    }
     for (;;) {
-      UCUDNN_ASSIGN_OR_RETURN(const bool done, gradients_->Done());
-      if (done) return SumMethod::kNccl;
+      UCUDNN_RETURN_IF_ERROR(gradients_->Check());
+      if (gpu.Query() == CUDA_SUCCESS) return SumMethod::kNccl;
       if (ranks_.Alarmed()) {
         gradients_->Abort();
-        return gradients_->Done().has_value()
-                   ? Fail(Code::kInternal, "a sum that was ended is done")
+        return gradients_->Check()
+                   ? Fail(Code::kInternal, "a sum that was ended goes on")
                    : Fail(Code::kCancelled, "another rank cannot go on");
       }
     }

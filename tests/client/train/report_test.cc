@@ -42,6 +42,7 @@ Report SampleReport() {
   report.source = "coordinator";
   report.losses = {2.5, 2.25};
   report.steps = {microseconds(90), microseconds(60)};
+  report.predicted = microseconds(70);
   report.ranks = {Rank("fast", 6, 42, {microseconds(50), microseconds(40)},
                        {microseconds(57), microseconds(50)}),
                   Rank("slow", 2, 45, {microseconds(30), microseconds(45)},
@@ -55,7 +56,7 @@ TEST(ReportTest, TakesTheSlowestRankOfEachStep) {
               ElementsAre(microseconds(50), microseconds(45)));
   const auto json = ToJson(SampleReport());
   EXPECT_EQ(json["passes_us"], 47.5);
-  EXPECT_EQ(json["predicted_us"], 45.0);
+  EXPECT_EQ(json["predicted_us"], 70.0);
   EXPECT_EQ(json["exchange_us"], 6.0);
   EXPECT_EQ(json["step_us"], 75.0);
   EXPECT_EQ(json["ranks"][2]["batch"], 0);

@@ -16,6 +16,14 @@ TEST(ShareStepTest, IsAThirtySecondOrTheNextPartThatDivides) {
   EXPECT_EQ(ShareStep(BatchSize(256), 64), BatchSize(4));
 }
 
+TEST(FinerStepTest, IsAFourthOrTheNextPartThatDivides) {
+  EXPECT_EQ(FinerStep(BatchSize(16)), BatchSize(4));
+  EXPECT_EQ(FinerStep(BatchSize(15)), BatchSize(3));
+  EXPECT_EQ(FinerStep(BatchSize(13)), BatchSize(1));
+  EXPECT_EQ(FinerStep(BatchSize(2)), BatchSize(1));
+  EXPECT_EQ(FinerStep(BatchSize(1)), BatchSize(1));
+}
+
 TEST(FirstBatchesTest, DoubleUpToAnEighthOfTheMiniBatch) {
   EXPECT_THAT(FirstBatches(BatchSize(256), BatchSize(8)),
               ElementsAre(BatchSize(8), BatchSize(16), BatchSize(32)));

@@ -39,7 +39,7 @@ class LinkUnderLoadTest : public ::testing::Test {
     return *PlanTraining(*prepared_, {.policy = policy, .budget = 1_GiB}, {});
   }
   Result<bool> Measure(const MemoryPlan& plan, std::stop_token stop = {}) {
-    return MeasureLinkUnderLoad(*device_, *operators_, *prepared_, plan, {},
+    return MeasureLinkUnderLoad(*device_, *operators_, *prepared_, plan, {}, {},
                                 stop, &host_, &prepared_->training.device);
   }
   const DeviceModel& link() const { return prepared_->training.device; }

@@ -102,8 +102,11 @@ class OneRank final : public RankExchange {
     ++statistics;
     return {};
   }
-  Status SumGradients(std::span<const std::span<float>> bucket) override {
-    gradients += std::ssize(bucket);
+  Status SumGradients(std::span<const ReadyBucket> buckets) override {
+    for (const ReadyBucket& bucket : buckets) {
+      gradients += std::ssize(bucket.gradients);
+      EXPECT_FALSE(bucket.ready.empty());
+    }
     return {};
   }
 

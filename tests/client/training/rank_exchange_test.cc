@@ -68,10 +68,15 @@ class ThreadExchange final : public RankExchange {
     meeting_.Sum(rank_, sums);
     return {};
   }
-  Status SumGradients(std::span<const std::span<float>> bucket) override {
-    ++buckets;
-    for (const std::span<float> gradient : bucket) {
-      meeting_.Sum(rank_, gradient);
+  Status SumGradients(std::span<const ReadyBucket> ready_buckets) override {
+    for (const ReadyBucket& bucket : ready_buckets) {
+      ++buckets;
+      for (Event* const ready : bucket.ready) {
+        UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*ready, *this));
+      }
+      for (const std::span<float> gradient : bucket.gradients) {
+        meeting_.Sum(rank_, gradient);
+      }
     }
     return {};
   }

@@ -71,7 +71,7 @@ Result<std::unique_ptr<Job>> RowRunner::Prepare(const std::string& spec,
 Result<bool> RowRunner::MeasureLink(const Job& job, const MemoryPlan& plan,
                                     DeviceModel* link) {
   auto changed = MeasureLinkUnderLoad(device_, operators_, *job.prepared, plan,
-                                      {}, {}, &host_, link);
+                                      {}, {}, {}, &host_, link);
   if (!changed && changed.error().code != Code::kDataLoss) return false;
   std::fprintf(stderr,
                "%6.1f s: %s %s within %s: %.1f GB/s to the host, %.1f back\n",
