@@ -78,6 +78,9 @@ def test_plans_again_until_the_measured_peak_is_within_the_budget(caplog):
     assert last.measured_peak_bytes == pytest.approx(last.predicted_peak_bytes, 0.01)
     assert len(caplog.records) == 2  # plans
     assert last.settled and not first.settled
+    with torch.no_grad():
+        training.compiled(*images())
+    assert ucudnn.torch.plan_of(training.model).settled  # no step changed
 
 
 def test_a_smaller_batch_between_does_not_end_the_measuring():

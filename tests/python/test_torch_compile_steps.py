@@ -114,6 +114,21 @@ def test_symbolic_sizes_are_planned_one_by_one(dynamic):
     assert all(measured(training, *images(count)) <= BUDGET for count in counts)
 
 
+def test_evaluation_of_many_sizes_compiles_one_more_graph(monkeypatch):
+    compiled, compile_graph = [], private.compile_graph
+    monkeypatch.setattr(
+        private, "compile_graph",
+        lambda *args: compiled.append(args) or compile_graph(*args),
+    )  # fmt: skip
+    training = planned(dynamic=None)
+    training.compiled.eval()
+    with torch.no_grad():
+        for count in (8, 2, 3, 4, 5):
+            expected = training.model(*images(count))
+            torch.testing.assert_close(training.compiled(*images(count)), expected)
+    assert len(compiled) == 2  # of one size, and of all others
+
+
 def test_evaluation_between_steps():
     def run(step):
         told = [step(*images()), step(*images())]

@@ -238,7 +238,7 @@ class Job:
                 "the CPU nothing changes"
             )
             self.options[private.CUDA_GRAPHS] = False
-        if any(map(private.symbolic, inputs)):
+        if any(map(private.symbolic, inputs)) and private.trains(inputs):
             return Dispatcher(self, module)
         graph = Graph(self, module)
         try:
@@ -252,8 +252,9 @@ class Job:
         return bool(self.options.get(private.CUDA_GRAPHS))
 
     def compile(self, graph: Graph, inputs: Sequence[Any]) -> None:
-        self._unsettled = self.watching
-        self.watching, self._steps, self._plans = True, 0, 0
+        if private.trains(inputs):  # else no step changes by it
+            self._unsettled = self.watching
+            self.watching, self._steps, self._plans = True, 0, 0
         graph.compile(inputs)
 
     def describe(
