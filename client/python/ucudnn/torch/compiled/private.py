@@ -159,6 +159,7 @@ def is_compiled(one: Any) -> bool:
     return any(getattr(one, name, None) is not None for name in names)
 
 
+@functools.lru_cache(maxsize=None)  # once, also if the package is loaded anew
 def register(name: str, backend: Callable[..., Any]) -> None:
     """Has torch.compile find a backend where the package is not installed, but
     imported: no entry point names it there."""
