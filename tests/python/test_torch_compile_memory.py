@@ -78,6 +78,34 @@ def test_plans_again_until_the_measured_peak_is_within_the_budget(caplog):
     assert last.measured_peak_bytes == pytest.approx(last.predicted_peak_bytes, 0.01)
     assert len(caplog.records) == 2  # plans
     assert last.settled and not first.settled
+    with torch.no_grad():
+        training.compiled(*images())
+    assert ucudnn.torch.plan_of(training.model).settled  # no step changed
+
+
+def test_a_smaller_batch_between_does_not_end_the_measuring():
+    """As an epoch's last, before the plan of the others is settled."""
+    training = planned(BUDGET)
+    plans = []
+    for count in [8] * 12, [3], [8] * 12:
+        for images_of_step in count:
+            training(*images(images_of_step))
+        plans.append(ucudnn.torch.plan_of(training.model))
+    first, short, second = plans
+    assert not first.settled and first.measured_peak_bytes > BUDGET
+    assert short.measured_peak_bytes is None and not short.settled
+    assert second.settled and second.measured_peak_bytes <= BUDGET
+    assert second.saved_bytes == first.saved_bytes
+
+
+def test_what_was_never_measured_is_not_settled():
+    training = planned(BUDGET)
+    for _ in range(12):
+        for count in (8, 8, 3):
+            training(*images(count))
+    job_of = backend._jobs[training.model]
+    assert not job_of.watching
+    assert not ucudnn.torch.plan_of(training.model).settled
 
 
 def test_cuda_graphs_follow_a_plan_that_was_measured_without_them():

@@ -5,6 +5,7 @@ import copy
 import io
 import logging
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ucudnn
 import ucudnn.torch
-from ucudnn.torch.compiled import backend, planning
+from ucudnn.torch.compiled import backend, planning, private
 from ucudnn.torch.compiled.naming import breaks_of
 
 BUDGET = 400_000  # of the 1.3 MB that PyTorch saves of Cnn
@@ -111,6 +112,21 @@ def test_symbolic_sizes_are_planned_one_by_one(dynamic):
     training = planned(dynamic=dynamic)
     assert [training(*images(count)) for count in counts] == losses
     assert all(measured(training, *images(count)) <= BUDGET for count in counts)
+
+
+def test_evaluation_of_many_sizes_compiles_one_more_graph(monkeypatch):
+    compiled, compile_graph = [], private.compile_graph
+    monkeypatch.setattr(
+        private, "compile_graph",
+        lambda *args: compiled.append(args) or compile_graph(*args),
+    )  # fmt: skip
+    training = planned(dynamic=None)
+    training.compiled.eval()
+    with torch.no_grad():
+        for count in (8, 2, 3, 4, 5):
+            expected = training.model(*images(count))
+            torch.testing.assert_close(training.compiled(*images(count)), expected)
+    assert len(compiled) == 2  # of one size, and of all others
 
 
 def test_evaluation_between_steps():
@@ -226,27 +242,48 @@ def test_copies_train_alike(copied):
 def test_the_backend_by_its_name():
     reference = [plain()(*images())]
     torch._dynamo.reset()
-    # As the package's entry point has it.
-    torch._dynamo.register_backend(backend.backend, name="ucudnn_by_name")
     training = Training(
         Cnn,
         lambda model: torch.compile(
             model,
-            backend="ucudnn_by_name",
+            backend="ucudnn",
             options={"budget": BUDGET, "compiler": "aot_eager"},
         ),
     )
     assert [training(*images())] == reference
     other = torch.compile(
         torch.nn.Linear(4, 4),
-        backend="ucudnn_by_name",
+        backend="ucudnn",
         options={"compiler": "aot_eager"},
     )
     other(torch.ones(2, 4))  # has no plan, as an EMA that is only evaluated
     assert ucudnn.torch.plan_of(training.compiled).saved_bytes <= BUDGET
 
 
-def test_the_installed_package_names_its_backend():
+def test_the_backend_by_its_name_in_place_and_of_a_function():
+    options = {"budget": BUDGET - 1, "compiler": "aot_eager"}
+    model = Cnn()
+    model.compile(backend="ucudnn", options=options)
+    model(*images()).backward()
+    assert ucudnn.torch.plan_of(model).budget_bytes == BUDGET - 1
+    torch._dynamo.reset()
+    options["budget"] -= 1
+    step = torch.compile(lambda *inputs: Cnn()(*inputs), backend="ucudnn", options=options)
+    step(*images()).backward()
+    assert ucudnn.torch.plan_of(step).budget_bytes == BUDGET - 2
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_the_backend_is_registered_where_no_entry_point_names_it(monkeypatch, installed):
+    names, registered = ["other"] + ["ucudnn"] * installed, []
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: SimpleNamespace(names=names)
+    )
+    monkeypatch.setattr(
+        torch._dynamo, "register_backend", lambda one, name: registered.append(name)
+    )
+    private.register.__wrapped__("ucudnn", backend.backend)
+    assert registered == ["ucudnn"] * (not installed)
     assert "ucudnn" in torch._dynamo.list_backends()
 
 
@@ -287,6 +324,7 @@ def test_a_plan_is_one_line(caplog):
     ("options", "message"),
     [
         ({"budget": "much"}, "'much' is not a size"),
+        ({"backend": "inductor"}, "compile: backend: 'inductor'; ucudnn's own"),
         ({"compiler": "gcc"}, "compile: compiler: 'gcc'; one of 'inductor', 'aot_eager'"),
         ({"workspace_limit": "big"}, "'big' is not a size"),
         ({"enforce_limit": True}, "compile: enforce_limit: True; with a workspace_limit"),

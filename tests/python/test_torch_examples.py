@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from ucudnn.torch import plan_of
-from ucudnn.torch.compiled import backend
 
 EXAMPLES = os.path.join(
     os.path.dirname(__file__), "..", "..", "client", "examples", "torch"
@@ -66,13 +65,10 @@ def test_share_budget_runs_on_two_ranks(tmp_path):
 
 @pytest.fixture
 def frameworks(monkeypatch, tmp_path):
-    """Where the examples write, on the CPU, with the backend that an installed package
-    registers by itself."""
+    """Where the examples write, on the CPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("UCUDNN_CACHE_DIR", str(tmp_path))
-    if "ucudnn" not in torch._dynamo.list_backends(None):
-        torch._dynamo.register_backend(backend.backend, name="ucudnn")
 
 
 @pytest.mark.parametrize("framework", ["accelerate", "lightning", "trainer"])

@@ -27,9 +27,9 @@ and back, or are computed again, as planned.
 Needs PyTorch 2.11 or later; `import ucudnn` alone does not import torch.
 """
 
-from ucudnn.torch.compiled.backend import compile, plan_of
+from ucudnn.torch.compiled.backend import backend, compile, plan_of
 from ucudnn.torch.compiled.plans import CompiledCheck, CompiledPlan, PlannedValue
-from ucudnn.torch.compiled.private import warn_untried
+from ucudnn.torch.compiled.private import register, warn_untried
 from ucudnn.torch.convolution.conversion import Conversion
 from ucudnn.torch.convolution.converting import convert
 from ucudnn.torch.convolution.networks import network
@@ -50,4 +50,5 @@ __all__ = [
     "share", "split",
 ]  # fmt: skip
 
+register("ucudnn", backend)
 warn_untried()

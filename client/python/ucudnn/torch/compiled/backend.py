@@ -59,6 +59,11 @@ def compile(
     with the least as its `least`. If planning itself fails, that is one warning, and
     the model is compiled without a plan. Raises InvalidArgument.
     """
+    if "backend" in keywords:
+        raise refuse(
+            "compile: backend", repr(keywords["backend"]),
+            "ucudnn's own; `compiler` may be given",
+        )  # fmt: skip
     ours = Options(
         budget, workspace_limit, enforce_limit, host_budget, allow, quiet, compiler
     )
@@ -126,13 +131,14 @@ def plan_of(model: Optional[Any] = None) -> CompiledPlan:
     """The plan of the last shapes and mode that a compiled model was planned for.
     Models that were compiled by the backend's name alone share a plan for each set
     of options: they are not told apart, and any model, or none, names the last."""
-    job, one = None, model
+    job, one, is_compiled = None, model, model is None
     while job is None and one is not None:
+        is_compiled |= private.is_compiled(one)
         copied = getattr(private.backend_of(one), "__self__", None)
         job = copied if isinstance(copied, Job) else _jobs.get(one)
         inner = getattr(one, "module", None)
         one = inner if inner is not None else getattr(one, "_orig_mod", None)
-    if job is None and (model is None or hasattr(model, "_orig_mod")):
+    if job is None and is_compiled:
         named = reversed(list(_by_options.values()))
         job = max(named, key=lambda one: one.choice is not None, default=None)
     if job is None:

@@ -19,7 +19,9 @@ from ucudnn.torch.compiled.costs import Costs
 from ucudnn.torch.compiled.describing import Description, described
 from ucudnn.torch.compiled.memory import Watch, free_budget, surroundings
 from ucudnn.torch.compiled.naming import breaks_of, named
-from ucudnn.torch.compiled.planning import Choice, Layout, Part, Step, Way, fastest
+from ucudnn.torch.compiled.planning import (
+    Choice, Layout, Part, Step, Surroundings, Way, fastest,
+)  # fmt: skip
 from ucudnn.torch.compiled.plans import CompiledPlan, PlannedValue
 
 _log = logging.getLogger("ucudnn.torch.compile")
@@ -56,6 +58,19 @@ class Tried(NamedTuple):
     us: float
     choice: Choice
     backward: Backward
+
+
+class Aside(NamedTuple):
+    """What is known of a plan that is not settled while steps of other sizes run."""
+
+    choice: Choice
+    bound_by: Optional[int]
+    tried: list[Tried]
+    plans: int
+    steps: int
+    measured: Optional[int]
+    rest_us: float
+    around: Surroundings
 
 
 class Graph:
@@ -196,6 +211,8 @@ class Job:
         self._watch: Optional[Watch] = None
         self._costs: Optional[Costs] = None
         self._planned: list[Graph] = []  # in the order of their forward passes
+        self._aside: dict[tuple[Graph, ...], Aside] = {}
+        self._unsettled = True  # the plan before the one that is being made
         self._device = torch.device("cpu")
         self.measured: Optional[int] = None  # peak of the last step that was measured
         self._scales = Scales()  # as the last measured steps had them
@@ -221,7 +238,7 @@ class Job:
                 "the CPU nothing changes"
             )
             self.options[private.CUDA_GRAPHS] = False
-        if any(map(private.symbolic, inputs)):
+        if any(map(private.symbolic, inputs)) and private.trains(inputs):
             return Dispatcher(self, module)
         graph = Graph(self, module)
         try:
@@ -235,7 +252,9 @@ class Job:
         return bool(self.options.get(private.CUDA_GRAPHS))
 
     def compile(self, graph: Graph, inputs: Sequence[Any]) -> None:
-        self.watching, self._steps, self._plans = True, 0, 0
+        if private.trains(inputs):  # else no step changes by it
+            self._unsettled = self.watching
+            self.watching, self._steps, self._plans = True, 0, 0
         graph.compile(inputs)
 
     def describe(
@@ -260,6 +279,8 @@ class Job:
             if self._watch is None:
                 self._watch = Watch(device)
             if first:
+                if self._unsettled and self._watch.begins_step():
+                    self._put_aside()
                 with private.outside():
                     self._watch.expect(surroundings(inputs, device))
             begun = time.monotonic()
@@ -292,12 +313,30 @@ class Job:
         self._plans += 1
         _log.debug("planned in %.1f s", time.monotonic() - begun)
         same = new is None and [g.layout for g in graphs] == choice.layouts
-        self._planned, self.bound_by = graphs, budget
         if new is not None:
-            self._tried = []
+            self._tried, self.measured = [], None
+        self._planned, self.bound_by = graphs, budget
         self._adopt(choice)
         if not (same or self.quiet):
             _log.info("%s", self.told())
+
+    def _put_aside(self) -> None:
+        if self.choice is not None and self._watch is not None:
+            self._aside[tuple(self._planned)] = Aside(
+                self.choice, self.bound_by, self._tried, self._plans, self._steps,
+                self.measured, self._rest_us, self._watch.around,
+            )  # fmt: skip
+
+    def _take_up(self, order: Sequence[Graph]) -> None:
+        """Goes on with the plan of the graphs that ran, as after an epoch's last and
+        smaller batch."""
+        known = self._aside.pop(tuple(order), None)
+        if known is None or self._watch is None:
+            return
+        self._put_aside()
+        self._planned = list(order)
+        (self.choice, self.bound_by, self._tried, self._plans, self._steps,
+         self.measured, self._rest_us, self._watch.around) = known  # fmt: skip
 
     def _way(self) -> Way:
         assert self._costs is not None
@@ -309,6 +348,9 @@ class Job:
         """The plan, for people."""
         choice, graphs = self.choice, self._planned
         assert choice is not None
+        settled = not self.watching
+        if self._watch is not None and self._watch.measures:
+            settled = settled and self.measured is not None
         kept: list[PlannedValue] = []
         again: list[PlannedValue] = []
         moved: list[PlannedValue] = []
@@ -331,7 +373,7 @@ class Job:
             self.bound_by, kept, again, moved, saved, plain, choice.predicted.peak,
             choice.plain.peak, self._ms(choice.predicted.us), self._ms(choice.plain.us),
             self._ms(choice.bound_us), len(graphs), self._device, choice.cut_off,
-            choice.pinned, self.convolutions.used, self.convolutions.lines, self.measured, not self.watching, self.looked_at,
+            choice.pinned, self.convolutions.used, self.convolutions.lines, self.measured, settled, self.looked_at,
         )  # fmt: skip
 
     def _ms(self, graphs_us: float) -> float:
@@ -360,7 +402,10 @@ class Job:
         """Plans again where the step was not as expected, and no longer watches it
         where it was."""
         self._look_outside(watch)
+        order = list(watch.order)
         enough = watch.step_done(self._planned, self.choice)
+        if enough is None:
+            self._take_up(order)
         self._steps += 1
         # What is stale must be compiled before it runs again.
         stale = any(graph.is_stale() for graph in self._planned)

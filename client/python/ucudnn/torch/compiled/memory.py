@@ -95,7 +95,7 @@ class Watch:
         if self._gpu and self._hook is None:
             # Others may reset the statistics between two steps.
             self._hook = register_optimizer_step_post_hook(self._optimized)
-        if not self.order or self.between_steps():
+        if self.begins_step():
             self.order = []
             self.calls = {}
             self._backward = False
@@ -106,6 +106,15 @@ class Watch:
 
     def between_steps(self) -> bool:
         return self._backward
+
+    def begins_step(self) -> bool:
+        """Whether the next forward pass is the first of its step."""
+        return not self.order or self._backward
+
+    @property
+    def measures(self) -> bool:
+        """Whether it tells what steps take, and not only their order."""
+        return self._gpu
 
     def step_done(
         self, planned: Sequence[Any], choice: Optional[Choice]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import importlib.metadata
 import logging
 import threading
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
@@ -149,6 +150,22 @@ def backend_of(compiled: Any) -> Any:
     while hasattr(one, "_torchdynamo_orig_backend"):
         one = one._torchdynamo_orig_backend
     return getattr(one, "compiler_fn", None)
+
+
+def is_compiled(one: Any) -> bool:
+    """Whether it is a module or function that torch.compile returned, or a module that
+    was compiled in place."""
+    names = ("_orig_mod", "_compiled_call_impl", "_torchdynamo_orig_callable")
+    return any(getattr(one, name, None) is not None for name in names)
+
+
+@functools.lru_cache(maxsize=None)  # once, also if the package is loaded anew
+def register(name: str, backend: Callable[..., Any]) -> None:
+    """Has torch.compile find a backend where the package is not installed, but
+    imported: no entry point names it there."""
+    entries = importlib.metadata.entry_points(group="torch_dynamo_backends")
+    if name not in entries.names:
+        torch._dynamo.register_backend(backend, name=name)
 
 
 def saved_by_operators(node: Any) -> int:
