@@ -442,6 +442,8 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
   for (int round = 1;; ++round) {
     if (!batches.empty()) UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
     if (phase == Phase::kSearch && round == kMostRounds) phase = Phase::kRefine;
+    // An earlier start has searched.
+    if (read_.contains(SearchKey())) phase = Phase::kEnd;
     UCUDNN_ASSIGN_OR_RETURN(const Json json, Answer(phase, stop));
     if (json.contains("measure")) {
       // What rank 0 asks for beyond its search is the last.
@@ -453,6 +455,7 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
       }
       continue;
     }
+    known_[SearchKey()] = "{}";
     Result<Part> part = PartOf(json);
     UCUDNN_RETURN_IF_ERROR(Together(
         part ? Status() : Status(tl::unexpected<Error>(part.error()))));
@@ -465,6 +468,17 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
         part ? Status() : Status(tl::unexpected<Error>(part.error()))));
     return part;
   }
+}
+
+std::string SharePlanner::SearchKey() const {
+  std::vector<std::int64_t> budgets;
+  for (const Bytes budget : request_.budgets) budgets.push_back(budget.count());
+  return "searched " +
+         ShortHash(fmt::format("{}\n{}\n{}\n{} {} {}", fmt::join(keys_, "\n"),
+                               fmt::join(budgets, ","),
+                               request_.input.batch.count(),
+                               request_.plan.policy, request_.plan.recompute,
+                               request_.plan.offload_weights));
 }
 
 Result<JointMemoryProblem> SharePlanner::Problem() const {

@@ -129,6 +129,8 @@ class SharePlanner {
   Result<nlohmann::ordered_json> Answer(Phase phase,
                                         const std::stop_token& stop);
   Result<JointMemoryProblem> Problem() const;
+  // Under which a file of measurements notes that shares were searched for.
+  std::string SearchKey() const;
   Result<Part> PartOf(const nlohmann::ordered_json& json);
 
   Ranks& ranks_;
