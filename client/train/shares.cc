@@ -440,7 +440,7 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
       FirstBatches(batch, ShareStep(batch, ranks_.size()));
   Phase phase = Phase::kSearch;
   for (int round = 1;; ++round) {
-    if (!batches.empty()) UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
+    UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
     if (phase == Phase::kSearch && round == kMostRounds) phase = Phase::kRefine;
     // An earlier start has searched.
     if (read_.contains(SearchKey())) phase = Phase::kEnd;

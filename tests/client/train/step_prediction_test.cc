@@ -46,7 +46,7 @@ TEST(PredictStepTest, UpdatesFollowTheLastSum) {
   EXPECT_EQ(PredictStep(ranks, long_first, costs).step, At(143 + 8 + 2));
   // Passes hide what ends before them.
   ranks[0].end = At(200);
-  EXPECT_EQ(PredictStep(ranks, buckets, costs).step, At(200 + 2));
+  EXPECT_EQ(PredictStep(ranks, buckets, costs).step, At(200 + 1));
 }
 
 TEST(RankPassesTest, SurvivesTheWay) {
