@@ -45,7 +45,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first steps under a plan, which load code, are not timed.
+// The first steps under a plan, which load code, are not timed; nor are those
+// that try streams.
 constexpr std::int64_t kWarmUp = 2;
 constexpr BatchSize kEvaluatedAtOnce(16);
 // Between the numbers that draws of consecutive steps follow from, so that they
@@ -391,6 +392,7 @@ class Training {
     execution.allow_sub_batch_statistics = options_.statistics_of_ranks;
     execution.poison = options_.poison;
     execution.time_tasks = options_.time_tasks;
+    execution.streams = options_.plan.streams;
     if (draws()) execution.graph_memory = Bytes();
     auto executor = MemoryExecutor::Create(*device_, *operators_, network.graph,
                                            network.training, *part_.plan,
@@ -531,7 +533,7 @@ class Training {
     result_.interrupted = sums[1] > 0;
     const Nanoseconds wall = Clock::now() - start;
     const bool counts =
-        taken_ >= std::min(kWarmUp, options_.steps - 1 - (done_ - taken_));
+        taken_ >= std::min(warm_up(), options_.steps - 1 - (done_ - taken_));
     if (counts) result_.steps.push_back(wall);
     if (!idle()) run_.Add(step, wall, counts);
     if (session_ != nullptr) session_->ReportStep(step.passes);
@@ -553,6 +555,11 @@ class Training {
     }
     UCUDNN_ASSIGN_OR_RETURN(*step, executor_->Step(batch));
     return {};
+  }
+
+  // On all ranks the same, whether or not they find something to try.
+  std::int64_t warm_up() const {
+    return options_.plan.streams == 1 ? kWarmUp : kWarmUp + 2 * kStreamTrials;
   }
 
   bool draws() const { return options_.split && options_.split->stochastic; }
@@ -615,7 +622,7 @@ class Training {
   // Of this rank's share of the images, by a plan of its own for few images at
   // once: of the network as the model has it, undivided. Not collective.
   Status EvaluateMine(Evaluation* sum) {
-    run_.captured = executor_->captured();
+    Keep(*executor_);
     executor_.reset();
     TrainingInput input = job_.input;
     input.split.reset();
@@ -671,6 +678,12 @@ class Training {
     return {};
   }
 
+  // What is reported of it. Not collective.
+  void Keep(const MemoryExecutor& executor) {
+    run_.captured = executor.captured();
+    run_.streams = executor.streams();
+  }
+
   Result<Report> Gather() {
     RankReport mine;
     mine.shown = {{"host", host_},
@@ -687,7 +700,7 @@ class Training {
           {"load", load.load}, {"own", load.own}, {"cores", load.cores}};
     }
     if (!idle()) {
-      if (executor_ != nullptr) run_.captured = executor_->captured();
+      if (executor_ != nullptr) Keep(*executor_);
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
       mine.passes = std::move(run_.passes);
       mine.times = std::move(run_.times);
