@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/training/costs.h"
-#include "solver/check/memory_plan.h"
 #include "solver/check/validate.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/vdnn.h"

@@ -47,7 +47,7 @@ Result<MemoryPlan> PlanEachRound(const Rounds& rounds,
   const TrainingGraph& graph = *rounds.models.front().graph;
   if (request.allocator == MemoryAllocator::kStatic) {
     Limits limits;
-    limits.max_nodes = kPlacementNodes;
+    limits.max_nodes = kMostPlacementNodes;
     limits.stop = request.stop;
     UCUDNN_RETURN_IF_ERROR(PlaceStatically(graph, limits, &plan));
   }

@@ -16,7 +16,7 @@ namespace ucudnn {
 // Three times what the hardest feasible budgets of the papers' networks need
 // (tests/solver/memory/placement_test.cc). An undecided one takes a second or
 // two: ten million nodes on ResNet-152 took over a minute.
-inline constexpr std::int64_t kPlacementNodes = 300'000;
+inline constexpr std::int64_t kMostPlacementNodes = 300'000;
 
 // Gives every allocation and workspace of `plan`, whose rounds were made by
 // timelines without addresses, an offset, and each the waits that its address

@@ -112,7 +112,7 @@ Result<MemoryPlan> PlanWithin(const TrainingGraph& graph,
   plan.policy = policy.name;
   if (request.streams > 1) {
     Limits limits;
-    limits.max_nodes = kPlacementNodes;
+    limits.max_nodes = kMostPlacementNodes;
     limits.stop = request.stop;
     PlaceForStreams(graph, request.streams, limits, &plan);
     Summarise(graph, &plan);

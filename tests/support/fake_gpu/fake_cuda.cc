@@ -129,10 +129,10 @@ std::size_t MemoryOf(const Graph& graph) {
 void RunNodes(const std::vector<Node>& nodes) {
   const char* const set = std::getenv("FAKE_GPU_SERIAL");
   const bool serial = set != nullptr && std::string_view(set) == "1";
-  const std::int64_t begun = clock_ns;
+  const std::int64_t start = clock_ns;
   std::vector<std::size_t> waits(nodes.size());
   std::vector<std::vector<std::size_t>> followers(nodes.size());
-  std::vector<std::int64_t> starts(nodes.size(), begun);
+  std::vector<std::int64_t> starts(nodes.size(), start);
   std::set<std::size_t> ready;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     waits[i] = nodes[i].after.size();
@@ -141,7 +141,7 @@ void RunNodes(const std::vector<Node>& nodes) {
     }
     if (waits[i] == 0) ready.insert(i);
   }
-  std::int64_t all_end = begun;
+  std::int64_t all_end = start;
   while (!ready.empty()) {
     const std::size_t node = *ready.rbegin();
     ready.erase(node);
@@ -421,12 +421,14 @@ CUresult cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  Stream* const capture = CaptureOf(stream);
-  *EventOf(event) = {clock_ns, capture};
-  if (capture != nullptr) {
-    EventOf(event)->number = capture->number;
-    EventOf(event)->nodes = StreamOf(stream)->next_follows;
+  Event recorded;
+  recorded.time = clock_ns;
+  if (Stream* const capture = CaptureOf(stream); capture != nullptr) {
+    recorded.capture = capture;
+    recorded.number = capture->number;
+    recorded.nodes = StreamOf(stream)->next_follows;
   }
+  *EventOf(event) = std::move(recorded);
   return CUDA_SUCCESS;
 }
 // A stream that waits for captured work takes part in its capture.
