@@ -341,6 +341,7 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(request.budgets, Budgets());
     UCUDNN_ASSIGN_OR_RETURN(request.shares, GivenShares());
     request.measurements = options_.measurements;
+    request.for_all_policies = !options_.graph_out.empty();
     Say("measuring and planning");
     SharePlanner planner(ranks_, *device_, *operators_, turns_, request,
                          job_.network.get());

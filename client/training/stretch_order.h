@@ -18,8 +18,8 @@ struct UsedMemory {
     const char* begin = nullptr;
     Bytes bytes;
   };
-  std::vector<Range> reads;
-  std::vector<Range> writes;  // its workspace among them
+  std::vector<Range> reads = {};
+  std::vector<Range> writes = {};  // its workspace among them
   // Uses what all such tasks share beside their blocks.
   bool shares = false;
 };

@@ -172,8 +172,12 @@ class StreamsTest : public ::testing::TestWithParam<int> {
 
   test::Trainee::Outcome Train(test::Trainee& trainee, const MemoryPlan& plan,
                                int streams) {
-    return trainee.Train(
-        plan, {.rate = 0.001F, .momentum = 0.9F, .streams = streams}, kTrial);
+    return trainee.Train(plan,
+                         {.rate = 0.001F,
+                          .momentum = 0.9F,
+                          .allow_sub_batch_statistics = true,
+                          .streams = streams},
+                         kTrial);
   }
   // With this many streams, bit by bit what one does.
   StreamUse ExpectSame(test::Trainee& trainee, const MemoryPlan& plan) {
@@ -211,6 +215,17 @@ TEST_P(StreamsTest, TrainsByAnyPlan) {
     SCOPED_TRACE(policy);
     ExpectSame(trainee, *trainee.PlanInLeastMemory(policy));
   }
+}
+
+TEST_P(StreamsTest, TrainsWhereActivationsAreRecomputed) {
+  test::NetworkBuilder n("twice", 4);
+  auto x = n.Input(2, 8);
+  for (const char* name : {"a", "b", "c"}) {
+    const auto y = n.Conv(name + std::string("1"), x, 4, 3);
+    x = n.Relu(name, n.BatchNorm(name + std::string("2"), y));
+  }
+  n.Gemm("fc", n.Flatten(x), 5);
+  test::Trainee trainee(OpenFakeGpu(), n.Finish(), {}, test::kSlowLink, kGraph);
   MemoryRequest freedom;
   freedom.recompute = true;
   const MemoryPlan plan = *trainee.PlanInLeastMemory("best", freedom);
@@ -219,7 +234,8 @@ TEST_P(StreamsTest, TrainsByAnyPlan) {
 }
 
 TEST_P(StreamsTest, TrainsRoundsThatAddUpGradients) {
-  test::Trainee trainee(OpenFakeGpu(), test::SmallChain(6), {BatchSize(2)});
+  test::Trainee trainee(OpenFakeGpu(), Tiny(6), {BatchSize(2)},
+                        test::kFastLink, kGraph);
   MemoryRequest request;
   request.sub_batch = BatchSize(2);
   request.streams = GetParam();
@@ -231,7 +247,7 @@ TEST_P(StreamsTest, TrainsRoundsThatAddUpGradients) {
 // Sums of statistics keep their order.
 TEST_P(StreamsTest, TrainsWithOtherRanks) {
   test::Trainee trainee(
-      OpenFakeGpu(), test::SmallResidual(2), {}, test::kFastLink,
+      OpenFakeGpu(), Branches(), {}, test::kFastLink,
       {.momentum = true, .running_statistics = true, .updates_at_end = true});
   MemoryRequest request;
   request.streams = GetParam();
