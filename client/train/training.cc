@@ -336,6 +336,7 @@ class Training {
     request.input.exchanged_statistics =
         ranks_.size() > 1 && exchanges_statistics();
     request.plan = options_.plan;
+    if (!device_->can_fork()) request.plan.streams = 1;
     request.plan.allow_sub_batch_statistics = options_.statistics_of_ranks;
     request.plan.policy = Policy();
     UCUDNN_ASSIGN_OR_RETURN(request.budgets, Budgets());

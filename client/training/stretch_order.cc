@@ -12,8 +12,8 @@ using Ranges = std::vector<UsedMemory::Range>;
 bool Overlap(const Ranges& a, const Ranges& b) {
   return std::ranges::any_of(a, [&](const UsedMemory::Range& x) {
     return std::ranges::any_of(b, [&](const UsedMemory::Range& y) {
-      return x.begin < y.begin + y.bytes.count() &&
-             y.begin < x.begin + x.bytes.count();
+      return std::max(x.begin, y.begin) <
+             std::min(x.begin + x.bytes.count(), y.begin + y.bytes.count());
     });
   });
 }

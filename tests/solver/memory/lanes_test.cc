@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "solver/check/memory_plan.h"
+#include "solver/memory/placement.h"
+#include "solver/memory/summary.h"
 #include "tests/solver/memory/small_graphs.h"
 
 namespace ucudnn {
@@ -163,34 +166,49 @@ TEST(LanesTest, KeepAddressesApartOfTasksThatMayRunAtOnce) {
     SCOPED_TRACE(graph.network);
     const MemoryPlan one = PlanFor(graph, 1_GiB, 1);
     for (int streams = 2; streams <= 4; ++streams) {
-      for (const char* policy : {"baseline", "best"}) {
-        const MemoryPlan plan = PlanFor(graph, 1_GiB, streams, policy);
-        EXPECT_EQ(Hindered(graph, plan, streams), 0) << streams;
-        const Status valid = ValidateMemoryPlan(plan, graph);
-        EXPECT_TRUE(valid) << valid.error().message;
-        EXPECT_EQ(plan.time, one.time);
-        EXPECT_LE(plan.load, plan.peak);
-      }
+      const MemoryPlan plan = PlanFor(graph, 1_GiB, streams);
+      EXPECT_EQ(Hindered(graph, plan, streams), 0) << streams;
+      const Status valid = ValidateMemoryPlan(plan, graph);
+      EXPECT_TRUE(valid) << valid.error().message;
+      EXPECT_EQ(plan.time, one.time);
+      EXPECT_EQ(plan.load, one.load);
       hindered += Hindered(graph, one, streams);
     }
   }
   EXPECT_GT(hindered, 100);
 }
 
-TEST(LanesTest, LeaveAPlanAsItIsThatHasNoRoom) {
+TEST(LanesTest, ServeAnyPolicyThatCopiesNothing) {
   const TrainingGraph graph = test::OnSmallDevice(test::SmallInception(8));
-  const Bytes peak = PlanFor(graph, 1_GiB, 1).peak;
-  // Not all policies use the last bytes of a budget.
-  const MemoryPlan one = PlanFor(graph, peak + 4_KiB, 1);
-  const MemoryPlan tight = PlanFor(graph, peak + 4_KiB, 4);
-  EXPECT_GT(Hindered(graph, tight, 4), 0);
-  EXPECT_EQ(tight.rounds, one.rounds);
-  // With little more, tasks that are close to each other may run at once.
+  const MemoryPlan one = PlanFor(graph, 1_GiB, 1, "vdnn-dyn");
+  const MemoryPlan plan = PlanFor(graph, 1_GiB, 2, "vdnn-dyn");
+  EXPECT_GT(Hindered(graph, one, 2), 0);
+  EXPECT_EQ(Hindered(graph, plan, 2), 0);
+  EXPECT_EQ(plan.time, one.time);
+}
+
+TEST(LanesTest, KeepToTheBudget) {
+  const TrainingGraph graph = test::OnSmallDevice(test::SmallInception(8));
+  const MemoryPlan one = PlanFor(graph, 1_GiB, 1);
+  const int most = Hindered(graph, one, 4);
   const Bytes whole = PlanFor(graph, 1_GiB, 4).peak;
-  EXPECT_GT(whole, peak);
-  const MemoryPlan some = PlanFor(graph, (peak + whole) / 2, 4);
-  EXPECT_LE(some.peak, (peak + whole) / 2);
-  EXPECT_LT(Hindered(graph, some, 4), Hindered(graph, tight, 4));
+  ASSERT_GT(whole, one.peak);
+  // With less than all, tasks that are close to each other may run at once.
+  MemoryPlan some = one;
+  some.budget = one.peak + (whole - one.peak) / 2;
+  PlaceForStreams(graph, 4, {}, &some);
+  EXPECT_GT(Hindered(graph, some, 4), 0);
+  EXPECT_LT(Hindered(graph, some, 4), most);
+  Summarise(graph, &some);
+  EXPECT_LE(some.peak, some.budget);
+  const Status valid = ValidateMemoryPlan(some, graph);
+  EXPECT_TRUE(valid) << valid.error().message;
+  // With nothing to spare the plan stays as it is.
+  MemoryPlan tight = one;
+  tight.budget = one.load;
+  const MemoryPlan before = tight;
+  PlaceForStreams(graph, 4, {}, &tight);
+  EXPECT_EQ(tight, before);
 }
 
 TEST(LanesTest, LeaveAPlanAsItIsThatCopies) {
