@@ -61,8 +61,7 @@ void MemoryExecutor::BeginTrial() {
     });
   });
   if (!device_.can_fork()) {
-    streams_.why =
-        fmt::format("{} runs one task at a time", device_.info().id);
+    streams_.why = fmt::format("{} runs one task at a time", device_.info().id);
   } else if (options_.poison || options_.graph_memory == Bytes()) {
     streams_.why = "nothing is captured";
   } else if (options_.time_tasks) {

@@ -337,8 +337,8 @@ class MemoryExecutor {
   GraphBudget graph_budget_;
   std::string graph_problem_;
   StreamUse streams_;
-  bool tries_ = false;  // both ways by turns
-  bool forks_ = false;  // in this step
+  bool tries_ = false;                              // both ways by turns
+  bool forks_ = false;                              // in this step
   std::array<std::vector<Nanoseconds>, 2> trials_;  // passes, by forks_
 
   const TrainingBatch* batch_ = nullptr;  // during a step

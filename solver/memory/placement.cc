@@ -206,8 +206,8 @@ Status Place(const TrainingGraph& graph, const Limits& limits,
   std::vector<bool> fixed;
   Bytes base;
   for (const ResidentBlock& resident : plan->resident) {
-    fixed.push_back(!one_round || graph.blocks[resident.block].kind !=
-                                      BlockKind::kInput);
+    fixed.push_back(!one_round ||
+                    graph.blocks[resident.block].kind != BlockKind::kInput);
     if (fixed.back()) {
       base = std::max(base, resident.range.offset + resident.range.bytes);
     }

@@ -35,8 +35,8 @@ Status PlaceStatically(const TrainingGraph& graph, const Limits& limits,
 // round are not counted among these, 64 places or, as far as the budget needs
 // it, fewer down to 4. Only offsets change.
 //
-// The plan stays as it is if that does not fit into its budget, or if it copies:
-// then its waits are for its addresses.
+// The plan stays as it is if that does not fit into its budget, or if it
+// copies: then its waits are for its addresses.
 void PlaceForStreams(const TrainingGraph& graph, int streams,
                      const Limits& limits, MemoryPlan* plan);
 

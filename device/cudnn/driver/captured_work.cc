@@ -46,11 +46,10 @@ Result<Nodes> DependenciesOf(GpuContext& context) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUgraphNode* nodes = nullptr;
   std::size_t count = 0;
-  UCUDNN_RETURN_IF_ERROR(
-      context.Check(context.driver().StreamGetCaptureInfo(
-                        context.stream(), &status, nullptr, nullptr, &nodes,
-                        &count),
-                    "cuStreamGetCaptureInfo"));
+  UCUDNN_RETURN_IF_ERROR(context.Check(
+      context.driver().StreamGetCaptureInfo(context.stream(), &status, nullptr,
+                                            nullptr, &nodes, &count),
+      "cuStreamGetCaptureInfo"));
   return Nodes(nodes, nodes + count);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/training/memory_run.h"
 #include "device/cudnn/cudnn_device.h"
 #include "tests/client/training/trainee.h"
 #include "tests/client/training/trains_equally.h"
@@ -152,8 +153,8 @@ TEST_F(ReplayTest, EnqueuesWhatCannotBeCaptured) {
 // As many steps as a trial of streams takes, and two more.
 constexpr int kTrial = 4 + 2 * static_cast<int>(kStreamTrials);
 
-// Of a graph with branches, on which tasks that may run at once do (fake_gpu.h):
-// always the latest that is ready.
+// Of a graph with branches, on which tasks that may run at once do
+// (fake_gpu.h): always the latest that is ready.
 class StreamsTest : public ::testing::TestWithParam<int> {
  protected:
   static Graph Branches() {
@@ -161,7 +162,8 @@ class StreamsTest : public ::testing::TestWithParam<int> {
     auto x = n.Relu("stem", n.Conv("stem", n.Input(3, 8), 4, 3));
     const auto a = n.Relu("a", n.Conv("a", x, 4, 1));
     const auto b = n.Relu("b2", n.Conv("b2", n.Conv("b1", x, 4, 1), 4, 3));
-    const auto c = n.BatchNorm("c", n.Conv("c1", n.Pool("p", x, 3, 1, 1), 4, 1));
+    const auto c =
+        n.BatchNorm("c", n.Conv("c1", n.Pool("p", x, 3, 1, 1), 4, 1));
     x = n.Concat("d", {a, b, c});
     x = n.Same("sum", "Add", {n.Conv("e", x, 12, 3), x});
     n.Gemm("fc", n.Flatten(n.Pool("q", x, 2, 2)), 5);
@@ -234,8 +236,8 @@ TEST_P(StreamsTest, TrainsWhereActivationsAreRecomputed) {
 }
 
 TEST_P(StreamsTest, TrainsRoundsThatAddUpGradients) {
-  test::Trainee trainee(OpenFakeGpu(), Tiny(6), {BatchSize(2)},
-                        test::kFastLink, kGraph);
+  test::Trainee trainee(OpenFakeGpu(), Tiny(6), {BatchSize(2)}, test::kFastLink,
+                        kGraph);
   MemoryRequest request;
   request.sub_batch = BatchSize(2);
   request.streams = GetParam();
@@ -286,10 +288,10 @@ class Forgetful final : public ForwardingDevice {
 TEST(MissingEdgeTest, IsNoticed) {
   test::NetworkBuilder n("two", 2);
   const auto x = n.Conv("stem", n.Input(2, 4), 2, 3);
-  n.Gemm("fc",
-         n.Flatten(n.Same("sum", "Add",
-                          {n.Relu("a", n.Conv("a", x, 2, 3)), x})),
-         3);
+  n.Gemm(
+      "fc",
+      n.Flatten(n.Same("sum", "Add", {n.Relu("a", n.Conv("a", x, 2, 3)), x})),
+      3);
   test::Trainee trainee(OpenFakeGpu(), n.Finish());
   MemoryRequest request;
   request.streams = 4;
@@ -312,6 +314,33 @@ TEST(MissingEdgeTest, IsNoticed) {
   EXPECT_GE(noticed, edges * 3 / 4);
 }
 
+TEST(StreamsReportTest, PredictsTheMeasuredGain) {
+  test::Trainee trainee(OpenFakeGpu(), Tiny(2));
+  const MemoryPlan plan = trainee.Undivided();
+  PreparedTraining prepared;
+  prepared.training = trainee.training();
+  prepared.operations = trainee.operations();
+  MemoryRun run;
+  run.streams = trainee.Train(plan, {}, kTrial).streams;
+  EXPECT_FALSE(ToJson(prepared, plan, run).contains("streams"));
+  EXPECT_EQ(ToJson(prepared, plan, run)["predicted_us"],
+            Microseconds(plan.time));
+  run.streams = trainee.Train(plan, {.streams = 2}, kTrial).streams;
+  ASSERT_GT(run.streams.gain(), Nanoseconds(0));
+  const auto kept = ToJson(prepared, plan, run);
+  EXPECT_EQ(kept["streams"]["asked"], 2);
+  EXPECT_EQ(kept["streams"]["kept"], 2);
+  EXPECT_EQ(kept["streams"]["alone_us"], Microseconds(run.streams.alone));
+  EXPECT_EQ(kept["streams"]["together_us"], Microseconds(run.streams.together));
+  EXPECT_EQ(kept["predicted_us"], Microseconds(plan.time - run.streams.gain()));
+  EXPECT_LT(kept["predicted_passes_us"], kept["predicted_us"]);
+  run.streams = {.asked = 2, .why = "no"};
+  const auto alone = ToJson(prepared, plan, run);
+  EXPECT_TRUE(alone["streams"]["together_us"].is_null());
+  EXPECT_EQ(alone["streams"]["why"], "no");
+  EXPECT_EQ(alone["predicted_us"], Microseconds(plan.time));
+}
+
 class WhyNotTest : public ::testing::Test {
  protected:
   StreamUse Use(const Graph& graph, ExecutionOptions options,
@@ -325,7 +354,8 @@ class WhyNotTest : public ::testing::Test {
 TEST_F(WhyNotTest, SaysWhyTasksRunOneByOne) {
   EXPECT_EQ(Use(Tiny(2), {.poison = true}).why, "nothing is captured");
   EXPECT_EQ(Use(Tiny(2), {.graph_memory = Bytes()}).why, "nothing is captured");
-  EXPECT_EQ(Use(Tiny(2), {.time_tasks = true}).why, "tasks are timed one by one");
+  EXPECT_EQ(Use(Tiny(2), {.time_tasks = true}).why,
+            "tasks are timed one by one");
   const StreamUse few = Use(Tiny(2), {}, 5);
   EXPECT_EQ(few.why, "there were too few steps to try more");
   EXPECT_EQ(few.kept, 1);

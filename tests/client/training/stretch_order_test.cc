@@ -50,9 +50,9 @@ TEST(StretchOrderTest, LeavesOutWhatFollowsFromOtherEdges) {
       {.reads = {At(0, 8)}, .writes = {At(16, 8)}},
       {.reads = {At(0, 24)}, .writes = {At(24, 8)}}};
   const std::vector<std::size_t> own = {0, 1, 2, 3};
-  EXPECT_THAT(OrderOf(tasks, own), ElementsAre(IsEmpty(), ElementsAre(0),
-                                               ElementsAre(0),
-                                               ElementsAre(2, 1)));
+  EXPECT_THAT(OrderOf(tasks, own),
+              ElementsAre(IsEmpty(), ElementsAre(0), ElementsAre(0),
+                          ElementsAre(2, 1)));
   const std::vector<std::size_t> one(4);
   EXPECT_THAT(OrderOf(tasks, one), ElementsAre(IsEmpty(), ElementsAre(0),
                                                ElementsAre(1), ElementsAre(2)));

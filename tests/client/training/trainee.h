@@ -112,9 +112,8 @@ class Trainee {
   Outcome TrainOn(Device& device, const MemoryPlan& plan,
                   const ExecutionOptions& options, int steps) {
     Outcome outcome;
-    auto executor = MemoryExecutor::Create(device, *operators_, graph_,
-                                           training_, plan, parameters_,
-                                           options);
+    auto executor = MemoryExecutor::Create(
+        device, *operators_, graph_, training_, plan, parameters_, options);
     EXPECT_TRUE(executor) << executor.error().message;
     if (!executor) return outcome;
     EXPECT_EQ((*executor)->arena(), plan.peak);

@@ -105,7 +105,8 @@ int Hindered(const TrainingGraph& graph, const MemoryPlan& plan, int streams) {
   const MemoryRound& round = plan.rounds.front();
   const std::vector<std::size_t> lanes = LanesOf(graph, round, streams);
   std::map<std::size_t, MemoryRange> at;
-  for (const ResidentBlock& block : plan.resident) at[block.block] = block.range;
+  for (const ResidentBlock& block : plan.resident)
+    at[block.block] = block.range;
   std::vector<std::size_t> events;
   std::vector<Touched> touched;
   for (std::size_t i = 0; i < round.events.size(); ++i) {
