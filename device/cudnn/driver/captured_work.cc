@@ -54,9 +54,8 @@ Result<Nodes> DependenciesOf(GpuContext& context) {
 }
 
 Status SetDependencies(GpuContext& context, Nodes nodes) {
-  std::ranges::sort(nodes);
-  const auto repeated = std::ranges::unique(nodes);
-  nodes.erase(repeated.begin(), repeated.end());
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   return context.Check(context.driver().StreamUpdateCaptureDependencies(
                            context.stream(), nodes.data(), nodes.size(),
                            CU_STREAM_SET_CAPTURE_DEPENDENCIES),
