@@ -230,19 +230,20 @@ Result<bool> MemoryExecutor::Replay(PreparedRound& round, std::size_t index,
   if (!command.stretch || state.infers) return false;
   Stretch& stretch = round.stretches[*command.stretch];
   const std::size_t adds = state.adds ? 1 : 0;
-  std::unique_ptr<CapturedWork>& captured =
-      forks_ && stretch.forked[adds] != nullptr ? stretch.forked[adds]
-                                                : stretch.captured[adds];
-  if (captured == nullptr) return false;
-  // The first of its tasks enqueued them all.
-  if (stretch.commands.front() != index) return true;
-  const Status enqueued = captured->Enqueue();
-  if (enqueued) return true;
-  if (enqueued.error().code == Code::kDataLoss) {
-    return tl::unexpected<Error>(enqueued.error());
+  for (std::unique_ptr<CapturedWork>* const captured :
+       {&stretch.forked[adds], &stretch.captured[adds]}) {
+    const bool forked = captured == &stretch.forked[adds];
+    if (*captured == nullptr || (forked && !forks_)) continue;
+    // The first of its tasks enqueued them all.
+    if (stretch.commands.front() != index) return true;
+    const Status enqueued = (*captured)->Enqueue();
+    if (enqueued) return true;
+    if (enqueued.error().code == Code::kDataLoss) {
+      return tl::unexpected<Error>(enqueued.error());
+    }
+    graph_problem_ = enqueued.error().message;
+    captured->reset();
   }
-  graph_problem_ = enqueued.error().message;
-  captured.reset();
   return false;
 }
 
@@ -452,12 +453,13 @@ void MemoryExecutor::EndTrial() {
   tries_ = false;
   streams_.alone = MedianAndSpreadOf(trials_[0]).median;
   streams_.together = MedianAndSpreadOf(trials_[1]).median;
-  forks_ = streams_.together < streams_.alone;
+  const bool works = captured_forks();
+  forks_ = works && streams_.together < streams_.alone;
   if (forks_) {
     streams_.kept = streams_.asked;
     streams_.why.clear();
   } else {
-    streams_.why = "one at a time is as fast";
+    streams_.why = works ? "one at a time is as fast" : graph_problem_;
   }
   // The driver keeps the memory of the others for graphs to come.
   for (PreparedRound& round : rounds_) {

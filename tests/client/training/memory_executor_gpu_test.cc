@@ -376,29 +376,43 @@ TEST_F(WhyNotTest, KeepsOneIfMoreAreNotFaster) {
   EXPECT_EQ(use.gain(), Nanoseconds(0));
 }
 
-TEST_F(WhyNotTest, GoesOnIfBranchesCannotBeCaptured) {
+// Has captured branches that cannot be enqueued, or none.
+class Unable final : public ForwardingDevice {
+ public:
+  Unable(Device& device, bool captures)
+      : ForwardingDevice(device), captures_(captures) {}
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
+      std::unique_ptr<CapturedWork> replaced) override {
+    if (parts.size() == 1) {
+      return ForwardingDevice::CaptureParts(parts, std::move(replaced));
+    }
+    if (captures_) return std::make_unique<Work>();
+    return Fail(Code::kInternal, "no branches here");
+  }
+
+ private:
+  class Work final : public CapturedWork {
+    Status Enqueue() override { return Fail(Code::kInternal, "not now"); }
+    Bytes memory() const override { return 1_B; }
+  };
+  const bool captures_;
+};
+
+TEST_F(WhyNotTest, GoesOnWithoutBranches) {
   test::Trainee trainee(OpenFakeGpu(), Tiny(2));
   const MemoryPlan plan = trainee.Undivided();
   const auto expected = trainee.Train(plan, {}, kTrial);
-  // All of one way are captured before the other.
-  class Unable final : public ForwardingDevice {
-   public:
-    using ForwardingDevice::ForwardingDevice;
-    Result<std::unique_ptr<CapturedWork>> CaptureParts(
-        std::span<const CapturePart> parts,
-        std::unique_ptr<CapturedWork> replaced) override {
-      if (parts.size() == 1) {
-        return ForwardingDevice::CaptureParts(parts, std::move(replaced));
-      }
-      return Fail(Code::kInternal, "no branches here");
-    }
-  };
-  Unable device(trainee.device());
-  const auto outcome = trainee.TrainOn(device, plan, {.streams = 2}, kTrial);
-  EXPECT_EQ(outcome.losses, expected.losses);
-  EXPECT_EQ(outcome.streams.why, "no branches here");
-  EXPECT_EQ(outcome.captured.problem, "");
-  EXPECT_EQ(outcome.captured.graphs, expected.captured.graphs);
+  for (const bool captures : {false, true}) {
+    Unable device(trainee.device(), captures);
+    const auto outcome = trainee.TrainOn(device, plan, {.streams = 2}, kTrial);
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.captured.problem, captures ? "not now" : "");
+    EXPECT_EQ(outcome.captured.graphs, expected.captured.graphs);
+    EXPECT_EQ(outcome.streams.why, captures ? "not now" : "no branches here");
+    EXPECT_EQ(outcome.streams.kept, 1);
+  }
 }
 
 }  // namespace
