@@ -72,8 +72,8 @@ def lines_of(told):
     yield ""
     for row, runs in told.items():
         for streams, run in runs.items():
-            why = run.get("failed") or run.get("graph_problem") or \
-                run.get("streams", {}).get("why")
+            why = run.get("failed") or run.get("streams", {}).get("why") or \
+                run.get("graph_problem")
             if why:
                 yield f"- {row}, {streams} streams: {why.strip()}"
 
