@@ -142,7 +142,7 @@ TEST(ReportTest, SaysWhatBecameOfStreams) {
                                       {"why", "nothing is captured"}};
   EXPECT_THAT(ToTable(report),
               AllOf(HasSubstr("rank 0: 3 of 3 streams kept: passes take 50.0 "
-                              "µs with 1, 42.0 µs with 3\n"),
+                              "us with 1, 42.0 us with 3\n"),
                     HasSubstr("rank 1: 1 of 3 streams kept: nothing is "
                               "captured\n")));
 }
