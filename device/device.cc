@@ -25,8 +25,8 @@ Result<DeviceBuffer> Device::AllocateHost(Bytes size) {
   return AllocateHostMemory(size);
 }
 
-Result<std::unique_ptr<CapturedWork>> Device::Capture(
-    const std::function<Status()>& /*work*/,
+Result<std::unique_ptr<CapturedWork>> Device::CaptureParts(
+    std::span<const CapturePart> /*parts*/,
     std::unique_ptr<CapturedWork> /*replaced*/) {
   return Fail(Code::kUnimplemented, "{} cannot capture work", info().id);
 }

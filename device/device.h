@@ -130,6 +130,13 @@ class CapturedWork {
   virtual Bytes memory() const = 0;
 };
 
+// A part of what is captured, and the earlier parts that it must follow, by
+// their places in the list.
+struct CapturePart {
+  std::function<Status()> work;
+  std::vector<std::size_t> after = {};
+};
+
 // Copies between host and device beside the device's order of work, one after
 // the other; those of two queues run at once if the device can do that. Fastest
 // with host memory of AllocateHost. Memory that is being copied must stay.
@@ -219,15 +226,25 @@ class Device {
   }
   // Whether the device can capture work at all. Constant.
   virtual bool can_capture() const { return false; }
-  // Records what `work` enqueues, without running it. `work` has run before
-  // with the same convolutions and does nothing but enqueue. Takes milliseconds
+  // Whether captured parts that do not follow each other may run at once. If
+  // not, they run in their order. Constant.
+  virtual bool can_fork() const { return false; }
+  // Records what the parts enqueue, without running it. They have run before
+  // with the same convolutions and do nothing but enqueue. Takes milliseconds
   // of host time. `replaced`, if any, is captured work that is no longer
   // needed, whose memory is reused if possible. kUnimplemented if the device
-  // cannot capture; the errors of `work`; kResourceExhausted without memory for
-  // it. After a failure the device works as before.
-  virtual Result<std::unique_ptr<CapturedWork>> Capture(
-      const std::function<Status()>& work,
+  // cannot capture; the errors of the parts; kResourceExhausted without memory
+  // for it. After a failure the device works as before.
+  virtual Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
       std::unique_ptr<CapturedWork> replaced = nullptr);
+  // The same for one part.
+  Result<std::unique_ptr<CapturedWork>> Capture(
+      const std::function<Status()>& work,
+      std::unique_ptr<CapturedWork> replaced = nullptr) {
+    const CapturePart whole = {work};
+    return CaptureParts({&whole, 1}, std::move(replaced));
+  }
   // By default an event whose Set waits for the device and records the time.
   virtual Result<std::unique_ptr<Event>> MakeEvent();
   // Work that is enqueued from now on starts once an event of the device, where

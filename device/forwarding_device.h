@@ -53,10 +53,11 @@ class ForwardingDevice : public Device {
     return device_.Time(work);
   }
   bool can_capture() const override { return device_.can_capture(); }
-  Result<std::unique_ptr<CapturedWork>> Capture(
-      const std::function<Status()>& work,
+  bool can_fork() const override { return device_.can_fork(); }
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
       std::unique_ptr<CapturedWork> replaced) override {
-    return device_.Capture(work, std::move(replaced));
+    return device_.CaptureParts(parts, std::move(replaced));
   }
   Status Synchronize() override { return device_.Synchronize(); }
   std::string BusyWith() override { return device_.BusyWith(); }

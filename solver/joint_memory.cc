@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/training/costs.h"
-#include "solver/check/memory_plan.h"
 #include "solver/check/validate.h"
 #include "solver/memory/bounds.h"
 #include "solver/memory/vdnn.h"
@@ -194,7 +193,7 @@ class JointSearch {
     request.budget = kind.budget;
     if (problem_.undivided) request.sub_batch = place.second;
     const TrainingGraph graph = AtBatch(kind, place.second);
-    Result<MemoryPlan> plan = problem_.policy->plan(graph, request);
+    Result<MemoryPlan> plan = PlanWithin(graph, request, *problem_.policy);
     BatchCost& cost = CostOf(place);
     planned_[place] = plan.has_value();
     if (!plan) {
@@ -205,9 +204,6 @@ class JointSearch {
       table.erase(table.begin() + (&cost - table.data()));
       return {};
     }
-    plan->policy = problem_.policy->name;
-    SetBounds(graph, request, &*plan);
-    if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
     if (kSolversCheckThemselves) UCUDNN_CHECK(cost.time <= plan->time);
     cost.time = plan->time;
     cost.at_least = false;

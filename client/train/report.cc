@@ -82,6 +82,21 @@ std::string Stalls(const Json& rank) {
   return HumanTime(sum);
 }
 
+// What became of a rank's --streams.
+std::string StreamLine(std::size_t rank, const Json& streams) {
+  std::string line =
+      fmt::format("rank {}: {} of {} streams kept", rank,
+                  streams["kept"].dump(), streams["asked"].dump());
+  if (streams["alone_us"].is_number()) {
+    line += fmt::format(": passes take {} with 1, {} with {}",
+                        Shown(streams["alone_us"]),
+                        Shown(streams["together_us"]), streams["asked"].dump());
+  } else {
+    line += ": " + streams["why"].get<std::string>();
+  }
+  return line + "\n";
+}
+
 std::string OperatorTable(const Report& report) {
   ctl::Table table({"RANK", "OPERATOR", "TASKS", "PREDICTED", "MEASURED"});
   bool any = false;
@@ -192,6 +207,7 @@ std::string ToTable(const Report& report) {
     if (const std::string why = rank.value("why", ""); !why.empty()) {
       details += fmt::format("rank {}: {}\n", r, why);
     }
+    if (rank.contains("streams")) details += StreamLine(r, rank["streams"]);
     if (rank.value("cut_off", false)) {
       details += fmt::format(
           "rank {}: the search was cut off by its time limit; another may find "

@@ -345,10 +345,12 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   part.batch = shares[static_cast<std::size_t>(ranks_.rank())];
   prepared_.training.batch = part.batch;
   const BatchSize step = ShareStep(request_.input.batch, ranks_.size());
-  UCUDNN_RETURN_IF_ERROR(Measure(ranks_.size() == 1
-                                     ? MeasuredBatches(part.batch)
-                                     : WithParts(part.batch, step),
-                                 stop));
+  std::vector<BatchSize> batches = {part.batch};
+  if (request_.plan.policy != "undivided" || request_.for_all_policies) {
+    batches = ranks_.size() == 1 ? MeasuredBatches(part.batch)
+                                 : WithParts(part.batch, step);
+  }
+  UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
   TrainingRequest request = request_.plan;
   request.budget = request_.budgets[static_cast<std::size_t>(ranks_.rank())];
   auto plan = PlanTraining(prepared_, request, stop);

@@ -68,6 +68,9 @@ struct ShareRequest {
   // The file of measurements of earlier starts, if any: those that it has are
   // not made again, so that the same plan comes out; others are added to it.
   std::string measurements;
+  // Other policies are to plan from what a rank alone measures, so it measures
+  // more than an undivided plan needs.
+  bool for_all_policies = false;
 };
 
 // The shares that are tried: B/n, 2B/n, ..., B, for the smallest n of at least

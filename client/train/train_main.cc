@@ -116,6 +116,12 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
                "moving them");
   app.add_flag("--offload-weights", options->plan.offload_weights,
                "best may keep weights on the host");
+  app.add_option("--streams", options->plan.streams,
+                 "Tasks of a GPU that may run at once, such as those of a "
+                 "network's branches, if the first steps show that this is "
+                 "faster")
+      ->option_text("N")
+      ->check(CLI::Range(1, 4));
   app.add_option("--time-limit", args->time_limit,
                  "Time limit in seconds for policies that search")
       ->option_text("SECONDS")

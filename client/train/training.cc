@@ -46,7 +46,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first steps under a plan, which load code, are not timed.
+// The first steps under a plan, which load code, are not timed; nor are those
+// that try streams.
 constexpr std::int64_t kWarmUp = 2;
 constexpr BatchSize kEvaluatedAtOnce(16);
 // Between the numbers that draws of consecutive steps follow from, so that they
@@ -336,11 +337,13 @@ class Training {
     request.input.exchanged_statistics =
         ranks_.size() > 1 && exchanges_statistics();
     request.plan = options_.plan;
+    if (!device_->can_fork()) request.plan.streams = 1;
     request.plan.allow_sub_batch_statistics = options_.statistics_of_ranks;
     request.plan.policy = Policy();
     UCUDNN_ASSIGN_OR_RETURN(request.budgets, Budgets());
     UCUDNN_ASSIGN_OR_RETURN(request.shares, GivenShares());
     request.measurements = options_.measurements;
+    request.for_all_policies = !options_.graph_out.empty();
     Say("measuring and planning");
     SharePlanner planner(ranks_, *device_, *operators_, turns_, request,
                          job_.network.get());
@@ -434,6 +437,7 @@ class Training {
     execution.allow_sub_batch_statistics = options_.statistics_of_ranks;
     execution.poison = options_.poison;
     execution.time_tasks = options_.time_tasks;
+    execution.streams = options_.plan.streams;
     if (draws()) execution.graph_memory = Bytes();
     auto executor = MemoryExecutor::Create(*device_, *operators_, network.graph,
                                            network.training, *part_.plan,
@@ -574,7 +578,7 @@ class Training {
     result_.interrupted = sums[1] > 0;
     const Nanoseconds wall = Clock::now() - start;
     const bool counts =
-        taken_ >= std::min(kWarmUp, options_.steps - 1 - (done_ - taken_));
+        taken_ >= std::min(warm_up(), options_.steps - 1 - (done_ - taken_));
     if (counts) result_.steps.push_back(wall);
     if (!idle()) run_.Add(step, wall, counts);
     if (session_ != nullptr) session_->ReportStep(step.passes);
@@ -596,6 +600,11 @@ class Training {
     }
     UCUDNN_ASSIGN_OR_RETURN(*step, executor_->Step(batch));
     return {};
+  }
+
+  // On all ranks the same, whether or not they find something to try.
+  std::int64_t warm_up() const {
+    return options_.plan.streams == 1 ? kWarmUp : kWarmUp + 2 * kStreamTrials;
   }
 
   bool draws() const { return options_.split && options_.split->stochastic; }
@@ -658,7 +667,7 @@ class Training {
   // Of this rank's share of the images, by a plan of its own for few images at
   // once: of the network as the model has it, undivided. Not collective.
   Status EvaluateMine(Evaluation* sum) {
-    run_.captured = executor_->captured();
+    Keep(*executor_);
     executor_.reset();
     TrainingInput input = job_.input;
     input.split.reset();
@@ -714,6 +723,12 @@ class Training {
     return {};
   }
 
+  // What is reported of it. Not collective.
+  void Keep(const MemoryExecutor& executor) {
+    run_.captured = executor.captured();
+    run_.streams = executor.streams();
+  }
+
   Result<Report> Gather() {
     RankReport mine;
     mine.shown = {{"host", host_},
@@ -730,12 +745,20 @@ class Training {
           {"load", load.load}, {"own", load.own}, {"cores", load.cores}};
     }
     if (!idle()) {
-      if (executor_ != nullptr) run_.captured = executor_->captured();
+      if (executor_ != nullptr) Keep(*executor_);
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
-      mine.shown["predicted_passes_us"] = Microseconds(predicted_passes_);
+      mine.shown["predicted_passes_us"] =
+          Microseconds(predicted_passes_ - run_.streams.gain());
       mine.passes = std::move(run_.passes);
       mine.times = std::move(run_.times);
     }
+    // No rank's step ends sooner than that of the one that gains the least.
+    UCUDNN_ASSIGN_OR_RETURN(
+        const std::int64_t lost,
+        ranks_.Max(idle() ? std::numeric_limits<std::int64_t>::min()
+                          : -run_.streams.gain().count(),
+                   Soon()));
+    result_.predicted += Nanoseconds(lost);
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                             ranks_.AllGather(Encode(mine), Soon()));
     for (const std::string& text : texts) {

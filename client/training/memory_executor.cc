@@ -39,14 +39,39 @@ Result<std::unique_ptr<MemoryExecutor>> MemoryExecutor::Create(
       .arenas = executor->arenas_,
       .time_tasks = options.time_tasks,
       .buckets = buckets,
+      .exchanges_statistics = executor->shared_.has_value(),
       .waits_for_statistics =
-          executor->shared_ && !options.exchange->stream_ordered()};
+          executor->shared_ && !options.exchange->stream_ordered(),
+      .streams = options.streams};
   for (const MemoryRound& planned : plan.rounds) {
     UCUDNN_ASSIGN_OR_RETURN(executor->rounds_.emplace_back(),
                             PrepareRound(context, planned));
   }
+  executor->BeginTrial();
   UCUDNN_RETURN_IF_ERROR(executor->UploadParameters(parameters));
   return executor;
+}
+
+void MemoryExecutor::BeginTrial() {
+  streams_.asked = options_.streams;
+  if (options_.streams == 1) return;
+  const bool forks = std::ranges::any_of(rounds_, [](const auto& round) {
+    return std::ranges::any_of(round.stretches, [](const Stretch& stretch) {
+      return !stretch.after.empty();
+    });
+  });
+  if (!device_.can_fork()) {
+    streams_.why = fmt::format("{} runs one task at a time", device_.info().id);
+  } else if (options_.poison || options_.graph_memory == Bytes()) {
+    streams_.why = "nothing is captured";
+  } else if (options_.time_tasks) {
+    streams_.why = "tasks are timed one by one";
+  } else if (!forks) {
+    streams_.why = "no two tasks may run at once";
+  } else {
+    streams_.why = "there were too few steps to try more";
+    tries_ = true;
+  }
 }
 
 Status MemoryExecutor::Check() const {

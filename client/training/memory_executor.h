@@ -30,6 +30,11 @@
 // micro-batches. What cannot be captured, or does not fit into
 // ExecutionOptions::graph_memory, is enqueued task by task.
 //
+// With ExecutionOptions::streams captured tasks may run at once that do not use
+// each other's memory (stretch_order.h), so that any plan is safe. Whether that
+// is faster is measured: the steps after the second run in either way by turns,
+// and the faster way is kept.
+//
 // A graph with TrainingOptions::running_statistics updates those of
 // normalisations once a step. Without it they stay as they are.
 //
@@ -38,6 +43,7 @@
 // updates follow. The host waits before the end only where the exchange is not
 // stream-ordered.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -97,6 +103,9 @@ struct ExecutionOptions {
   // Times every task by itself (StepReport::tasks), which costs the device some
   // microseconds for each.
   bool time_tasks = false;
+  // How many tasks of what is captured may run at once, if that is faster
+  // (StreamUse).
+  int streams = 1;
 };
 
 // A mini-batch in host memory that copies to the device fastest. It must not
@@ -165,6 +174,25 @@ struct CapturedUse {
   std::string problem;     // why something is not captured; may be empty
 };
 
+// Steps of each way that are timed where several streams are asked for, from
+// the third step on, by turns.
+inline constexpr std::int64_t kStreamTrials = 5;
+
+// How many tasks run at once in captured work.
+struct StreamUse {
+  int asked = 1;
+  int kept = 1;
+  std::string why;  // if fewer are kept than asked for
+  // The medians of the passes of the steps that were tried; 0 if none were.
+  Nanoseconds alone{0};     // one task at a time
+  Nanoseconds together{0};  // as many as were asked for
+
+  // What the kept way takes less than one task at a time.
+  Nanoseconds gain() const {
+    return kept > 1 ? alone - together : Nanoseconds(0);
+  }
+};
+
 class MemoryExecutor {
  public:
   // All arguments must outlive the result, except `parameters`, which are
@@ -216,6 +244,7 @@ class MemoryExecutor {
   Bytes arena() const { return arenas_.device().size(); }
   Bytes host_arena() const { return arenas_.host_bytes(); }
   CapturedUse captured() const;
+  const StreamUse& streams() const { return streams_; }
 
  private:
   MemoryExecutor(Device& device, Operators& operators,
@@ -243,11 +272,21 @@ class MemoryExecutor {
   const char* InputOf(std::size_t block, std::int64_t first) const;
   RoundState StateOf(const PreparedRound& round, std::int64_t first);
 
-  // Captures all rounds as they come in an iteration. kDataLoss if the device
-  // is lost; other failures are noted in graph_problem_.
-  Status CaptureRounds();
+  // Captures all rounds as they come in an iteration; where `forked`, the
+  // stretches whose tasks may run at once. kDataLoss if the device is lost;
+  // other failures are noted in `problem`.
+  Status CaptureRounds(bool forked, std::string* problem);
   // Whether more can be captured.
-  Result<bool> CaptureRound(PreparedRound& round, bool adds);
+  Result<bool> CaptureRound(PreparedRound& round, bool adds, bool forked,
+                            std::string* problem);
+  Result<std::unique_ptr<CapturedWork>> CaptureStretch(
+      const PreparedRound& round, const Stretch& stretch,
+      const RoundState& state, bool forked);
+  // Finds out whether several streams are faster: what it needs to know before
+  // the first step, and after each that was tried.
+  void BeginTrial();
+  void EndTrial();
+  bool captured_forks() const;
   bool IsWorthCapturing(const PreparedRound& round,
                         const Stretch& stretch) const;
 
@@ -295,6 +334,10 @@ class MemoryExecutor {
   std::vector<PreparedRound> rounds_;
   GraphBudget graph_budget_;
   std::string graph_problem_;
+  StreamUse streams_;
+  bool tries_ = false;                              // both ways by turns
+  bool forks_ = false;                              // in this step
+  std::array<std::vector<Nanoseconds>, 2> trials_;  // passes, by forks_
 
   const TrainingBatch* batch_ = nullptr;  // during a step
   std::size_t labels_block_ = 0;

@@ -141,6 +141,18 @@ nlohmann::ordered_json TaskJson(const PreparedTraining& prepared,
   return json;
 }
 
+// Times are null if nothing was tried.
+nlohmann::ordered_json StreamJson(const StreamUse& use) {
+  nlohmann::ordered_json json = {{"asked", use.asked}, {"kept", use.kept}};
+  for (const auto& [name, time] :
+       {std::pair("alone_us", use.alone), {"together_us", use.together}}) {
+    json[name] = nullptr;
+    if (time > Nanoseconds(0)) json[name] = Microseconds(time);
+  }
+  json["why"] = use.why;
+  return json;
+}
+
 Nanoseconds MedianOf(std::vector<Nanoseconds> times) {
   if (times.empty()) return Nanoseconds(0);
   return MedianAndSpreadOf(std::move(times)).median;
@@ -203,6 +215,7 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
     run.Add(step, std::chrono::steady_clock::now() - begun, i >= warm_up);
   }
   run.captured = executor->captured();
+  run.streams = executor->streams();
   return run;
 }
 
@@ -224,9 +237,10 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
                   {"planned_d2h_gb_per_s", device.d2h_rate / 1e3},
                   {"h2d_gb_per_s", MedianOf(run.prefetches).Rate() / 1e3},
                   {"planned_h2d_gb_per_s", device.h2d_rate / 1e3}};
-  json["predicted_us"] = Microseconds(plan.time);
+  const Nanoseconds gain = run.streams.gain();
+  json["predicted_us"] = Microseconds(plan.time - gain);
   json["predicted_passes_us"] =
-      Microseconds(PlannedPasses(plan, prepared.training));
+      Microseconds(PlannedPasses(plan, prepared.training) - gain);
   json["step_us"] = Microseconds(run.Median());
   json["passes_us"] = Microseconds(MedianOf(run.passes));
   json["wall_us"] = Microseconds(MedianOf(run.walls));
@@ -234,6 +248,7 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
   json["graphs"] = run.captured.graphs;
   json["graph_bytes"] = run.captured.memory.count();
   json["graph_problem"] = run.captured.problem;
+  if (run.streams.asked > 1) json["streams"] = StreamJson(run.streams);
   const Repeated repeated = RepeatedTasks(plan);
   json["recomputed_tasks"] = repeated.tasks;
   json["recomputed_us"] = Microseconds(repeated.time);

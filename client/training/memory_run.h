@@ -43,6 +43,7 @@ struct MemoryRun {
   // Sums over them.
   StepReport total;
   CapturedUse captured;
+  StreamUse streams;
   Bytes host;    // for blocks that leave
   Bytes images;  // on the host, of the mini-batch
   bool interrupted = false;

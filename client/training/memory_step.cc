@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "client/training/memory_executor.h"
 
@@ -13,7 +14,15 @@ namespace ucudnn {
 Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   batch_ = &batch;
   // All that is captured has run once, so that its code is loaded.
-  if (steps_ == 1) UCUDNN_RETURN_IF_ERROR(CaptureRounds());
+  if (steps_ == 1) {
+    UCUDNN_RETURN_IF_ERROR(CaptureRounds(false, &graph_problem_));
+    if (tries_) {
+      UCUDNN_RETURN_IF_ERROR(CaptureRounds(true, &streams_.why));
+      tries_ = captured_forks();
+    }
+  }
+  const bool tries = tries_ && steps_ > 1;
+  if (tries) forks_ = steps_ % 2 == 1;
   StepReport report;
   std::int64_t first = 0;
   double loss = 0;
@@ -26,6 +35,10 @@ Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   ++steps_;
   report.loss =
       loss / static_cast<double>(mini_batch().count() * labels_per_image_);
+  if (tries) {
+    trials_[forks_ ? 1 : 0].push_back(report.passes);
+    if (std::ssize(trials_[1]) == kStreamTrials) EndTrial();
+  }
   return report;
 }
 
@@ -219,18 +232,21 @@ Result<bool> MemoryExecutor::Replay(PreparedRound& round, std::size_t index,
   const Command& command = round.commands[index];
   if (!command.stretch || state.infers) return false;
   Stretch& stretch = round.stretches[*command.stretch];
-  std::unique_ptr<CapturedWork>& captured =
-      stretch.captured[state.adds ? 1 : 0];
-  if (captured == nullptr) return false;
-  // The first of its tasks enqueued them all.
-  if (stretch.commands.front() != index) return true;
-  const Status enqueued = captured->Enqueue();
-  if (enqueued) return true;
-  if (enqueued.error().code == Code::kDataLoss) {
-    return tl::unexpected<Error>(enqueued.error());
+  const std::size_t adds = state.adds ? 1 : 0;
+  for (std::unique_ptr<CapturedWork>* const captured :
+       {&stretch.forked[adds], &stretch.captured[adds]}) {
+    const bool forked = captured == &stretch.forked[adds];
+    if (*captured == nullptr || (forked && !forks_)) continue;
+    // The first of its tasks enqueued them all.
+    if (stretch.commands.front() != index) return true;
+    const Status enqueued = (*captured)->Enqueue();
+    if (enqueued) return true;
+    if (enqueued.error().code == Code::kDataLoss) {
+      return tl::unexpected<Error>(enqueued.error());
+    }
+    graph_problem_ = enqueued.error().message;
+    captured->reset();
   }
-  graph_problem_ = enqueued.error().message;
-  captured.reset();
   return false;
 }
 
@@ -338,62 +354,116 @@ Result<double> MemoryExecutor::LossOf(std::int64_t labels) {
   return loss;
 }
 
+bool MemoryExecutor::captured_forks() const {
+  return std::ranges::any_of(rounds_, [](const PreparedRound& round) {
+    return std::ranges::any_of(round.stretches, [](const Stretch& stretch) {
+      return stretch.forked[0] != nullptr || stretch.forked[1] != nullptr;
+    });
+  });
+}
+
 CapturedUse MemoryExecutor::captured() const {
   CapturedUse use{.memory = graph_budget_.taken(), .problem = graph_problem_};
   for (const PreparedRound& round : rounds_) {
     for (const Stretch& stretch : round.stretches) {
-      use.graphs += static_cast<std::size_t>(std::ranges::count_if(
-          stretch.captured, [](const auto& work) { return work != nullptr; }));
+      for (const auto* captured : {&stretch.captured, &stretch.forked}) {
+        use.graphs += static_cast<std::size_t>(std::ranges::count_if(
+            *captured, [](const auto& work) { return work != nullptr; }));
+      }
     }
   }
   return use;
 }
 
-Status MemoryExecutor::CaptureRounds() {
+Status MemoryExecutor::CaptureRounds(bool forked, std::string* problem) {
   if (options_.poison || options_.graph_memory == Bytes()) return {};
   for (PreparedRound& round : rounds_) {
     const bool is_first = &round == rounds_.data();
     for (const bool adds : {false, true}) {
       if (adds ? is_first && round.planned->count == 1 : !is_first) continue;
-      UCUDNN_ASSIGN_OR_RETURN(const bool goes_on, CaptureRound(round, adds));
+      UCUDNN_ASSIGN_OR_RETURN(const bool goes_on,
+                              CaptureRound(round, adds, forked, problem));
       if (!goes_on) return {};
     }
   }
   return {};
 }
 
-Result<bool> MemoryExecutor::CaptureRound(PreparedRound& round, bool adds) {
+Result<bool> MemoryExecutor::CaptureRound(PreparedRound& round, bool adds,
+                                          bool forked, std::string* problem) {
   RoundState state = StateOf(round, 0);
   state.adds = adds;
   for (Stretch& stretch : round.stretches) {
-    if (!IsWorthCapturing(round, stretch)) continue;
+    if (forked ? stretch.after.empty() : !IsWorthCapturing(round, stretch)) {
+      continue;
+    }
     if (!graph_budget_.has_room()) {
-      graph_problem_ = fmt::format("graphs have taken {} of {}",
-                                   HumanBytes(graph_budget_.taken()),
-                                   HumanBytes(graph_budget_.most()));
+      *problem = fmt::format("graphs have taken {} of {}",
+                             HumanBytes(graph_budget_.taken()),
+                             HumanBytes(graph_budget_.most()));
       return false;
     }
-    auto work = device_.Capture([&]() -> Status {
-      for (const std::size_t index : stretch.commands) {
-        UCUDNN_RETURN_IF_ERROR(EnqueueTask(round.commands[index], state));
-      }
-      return {};
-    });
+    auto work = CaptureStretch(round, stretch, state, forked);
     if (!work && work.error().code == Code::kDataLoss) {
       return tl::unexpected<Error>(std::move(work).error());
     }
     if (!work) {
       const Code code = work.error().code;
-      graph_problem_ = std::move(work).error().message;
+      *problem = std::move(work).error().message;
       if (code == Code::kUnimplemented || code == Code::kResourceExhausted) {
         return false;
       }
       continue;
     }
     graph_budget_.Take((*work)->memory());
-    stretch.captured[adds ? 1 : 0] = *std::move(work);
+    (forked ? stretch.forked : stretch.captured)[adds ? 1 : 0] =
+        *std::move(work);
   }
   return true;
+}
+
+Result<std::unique_ptr<CapturedWork>> MemoryExecutor::CaptureStretch(
+    const PreparedRound& round, const Stretch& stretch, const RoundState& state,
+    bool forked) {
+  const auto enqueue = [&](std::size_t place) {
+    return EnqueueTask(round.commands[stretch.commands[place]], state);
+  };
+  if (!forked) {
+    return device_.Capture([&]() -> Status {
+      for (std::size_t i = 0; i < stretch.commands.size(); ++i) {
+        UCUDNN_RETURN_IF_ERROR(enqueue(i));
+      }
+      return {};
+    });
+  }
+  std::vector<CapturePart> parts;
+  for (std::size_t i = 0; i < stretch.commands.size(); ++i) {
+    parts.push_back({[&enqueue, i] { return enqueue(i); }, stretch.after[i]});
+  }
+  return device_.CaptureParts(parts);
+}
+
+void MemoryExecutor::EndTrial() {
+  tries_ = false;
+  streams_.alone = MedianAndSpreadOf(trials_[0]).median;
+  streams_.together = MedianAndSpreadOf(trials_[1]).median;
+  const bool works = captured_forks();
+  forks_ = works && streams_.together < streams_.alone;
+  if (forks_) {
+    streams_.kept = streams_.asked;
+    streams_.why.clear();
+  } else {
+    streams_.why = works ? "one at a time is as fast" : graph_problem_;
+  }
+  // The driver keeps the memory of the others for graphs to come.
+  for (PreparedRound& round : rounds_) {
+    for (Stretch& stretch : round.stretches) {
+      for (std::size_t adds = 0; adds < stretch.captured.size(); ++adds) {
+        if (stretch.forked[adds] == nullptr) continue;
+        (forks_ ? stretch.captured : stretch.forked)[adds].reset();
+      }
+    }
+  }
 }
 
 // A graph costs the host as much as an operator, and less than a convolution.

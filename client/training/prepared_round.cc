@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "client/training/stretch_order.h"
+#include "solver/memory/lanes.h"
 
 namespace ucudnn {
 namespace {
@@ -44,6 +46,7 @@ class RoundBuilder {
       }
     }
     FindStretches();
+    if (context_.streams > 1) OrderStretches();
     return std::move(round_);
   }
 
@@ -240,6 +243,47 @@ class RoundBuilder {
       }
       if (command.signals) open = false;
     }
+  }
+
+  void OrderStretches() {
+    const std::vector<std::size_t> lanes =
+        LanesOf(context_.training, planned_, context_.streams);
+    for (Stretch& stretch : round_.stretches) {
+      std::vector<UsedMemory> used;
+      std::vector<std::size_t> lane_of;
+      for (const std::size_t index : stretch.commands) {
+        used.push_back(UsedBy(round_.commands[index]));
+        lane_of.push_back(lanes[index]);
+      }
+      auto after = OrderOf(used, lane_of);
+      bool forks = false;
+      for (std::size_t i = 1; i < after.size(); ++i) {
+        forks = forks || after[i] != std::vector<std::size_t>{i - 1};
+      }
+      if (forks) stretch.after = std::move(after);
+    }
+  }
+
+  UsedMemory UsedBy(const Command& command) const {
+    UsedMemory used;
+    const std::size_t number = command.event->task;
+    const Task& task = context_.training.tasks[number];
+    const auto range = [&](std::size_t block) -> UsedMemory::Range {
+      return {reinterpret_cast<const char*>(command.blocks[block]),
+              context_.training.blocks[block].SizeAt(planned_.batch)};
+    };
+    for (const std::size_t block : task.reads) {
+      used.reads.push_back(range(block));
+    }
+    for (const std::size_t block : task.writes) {
+      used.writes.push_back(range(block));
+    }
+    used.writes.push_back({command.device, command.bytes});
+    // The probabilities of labels, and sums that ranks exchange in one order.
+    used.shares =
+        task.kind == TaskKind::kLoss ||
+        (context_.exchanges_statistics && context_.runner.Normalises(number));
+    return used;
   }
 
   const RoundContext& context_;

@@ -51,10 +51,16 @@ struct Command {
 // enqueued at once.
 struct Stretch {
   std::vector<std::size_t> commands;
+  // For each command those that it follows if several streams are asked for, by
+  // their places in the stretch; empty if no two may run at once.
+  std::vector<std::vector<std::size_t>> after;
   // The tasks as captured work: in the iteration's first round, which begins
   // the weight gradients, and in others, which add to them. Null: enqueued one
   // by one.
-  std::array<std::unique_ptr<CapturedWork>, 2> captured;
+  using Captured = std::array<std::unique_ptr<CapturedWork>, 2>;
+  Captured captured;
+  // The same in the order that `after` gives. Null: as above.
+  Captured forked;
 };
 
 struct PreparedRound {
@@ -75,8 +81,10 @@ struct RoundContext {
   const MemoryArenas& arenas;
   bool time_tasks = false;  // each task is a stretch of its own, with events
   std::span<const GradientBucket> buckets = {};  // that ranks sum
-  // Normalisations are exchanged by more than what they enqueue.
+  // Normalisations are exchanged, and by more than what they enqueue.
+  bool exchanges_statistics = false;
   bool waits_for_statistics = false;
+  int streams = 1;  // how many tasks may run at once
 };
 
 // Both plan and round must outlive the result. kFailedPrecondition if a task

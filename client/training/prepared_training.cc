@@ -112,6 +112,7 @@ MemoryRequest MemoryRequestOf(const TrainingRequest& request) {
   memory.budget = request.budget;
   memory.recompute = request.recompute;
   memory.offload_weights = request.offload_weights;
+  memory.streams = request.streams;
   return memory;
 }
 

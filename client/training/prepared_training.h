@@ -92,6 +92,7 @@ struct TrainingRequest {
   // What `best` may do besides moving activations (docs/memory.md).
   bool recompute = false;
   bool offload_weights = false;
+  int streams = 1;  // MemoryRequest::streams
 };
 
 // `undivided` is baseline without sub-batches. kInvalidArgument, naming what

@@ -176,10 +176,13 @@ class CudnnDevice : public Device {
     return timer_->TimeEnqueued(work);
   }
   bool can_capture() const override { return cudnn::HasGraphs(driver_); }
-  Result<std::unique_ptr<CapturedWork>> Capture(
-      const std::function<Status()>& work,
+  bool can_fork() const override {
+    return can_capture() && cudnn::CanFork(driver_);
+  }
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
       std::unique_ptr<CapturedWork> replaced) override {
-    return cudnn::CaptureWork(*context_, work, std::move(replaced));
+    return cudnn::CaptureWork(*context_, parts, std::move(replaced));
   }
   Result<std::unique_ptr<Event>> MakeEvent() override {
     return DriverEvent::Create(*context_);

@@ -44,16 +44,13 @@ Result<MemoryPlan> PlanEachRound(const Rounds& rounds,
     round.count = rounds.counts[i];
     plan.rounds.push_back(std::move(round));
   }
+  const TrainingGraph& graph = *rounds.models.front().graph;
   if (request.allocator == MemoryAllocator::kStatic) {
     Limits limits;
-    // Three times what the hardest feasible budgets of the papers' networks
-    // need (tests/solver/memory/placement_test.cc). An undecided one takes a
-    // second or two: ten million nodes on ResNet-152 took over a minute.
-    limits.max_nodes = 300'000;
+    limits.max_nodes = kMostPlacementNodes;
     limits.stop = request.stop;
-    UCUDNN_RETURN_IF_ERROR(PlaceStatically(rounds, limits, &plan));
+    UCUDNN_RETURN_IF_ERROR(PlaceStatically(graph, limits, &plan));
   }
-  const TrainingGraph& graph = *rounds.models.front().graph;
   Summarise(graph, &plan);
   if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(plan, graph));
   return plan;

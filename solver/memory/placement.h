@@ -4,12 +4,19 @@
 // Addresses for a plan whose lifetimes are all known: static allocation
 // (solver/arena/allocation.h) in place of a memory manager at run time.
 
+#include <cstdint>
+
 #include "base/result.h"
+#include "base/training/graph.h"
 #include "base/training/memory_plan.h"
 #include "solver/limits.h"
-#include "solver/memory/round_model.h"
 
 namespace ucudnn {
+
+// Three times what the hardest feasible budgets of the papers' networks need
+// (tests/solver/memory/placement_test.cc). An undecided one takes a second or
+// two: ten million nodes on ResNet-152 took over a minute.
+inline constexpr std::int64_t kMostPlacementNodes = 300'000;
 
 // Gives every allocation and workspace of `plan`, whose rounds were made by
 // timelines without addresses, an offset, and each the waits that its address
@@ -19,8 +26,19 @@ namespace ucudnn {
 //
 // kFailedPrecondition if no placement within the budget was found, naming the
 // smallest pool that was.
-Status PlaceStatically(const Rounds& rounds, const Limits& limits,
+Status PlaceStatically(const TrainingGraph& graph, const Limits& limits,
                        MemoryPlan* plan);
+
+// Places a plan anew so that up to `streams` of its tasks can run at once
+// (lanes.h): a block or a workspace keeps its addresses as long as a task may
+// run that runs at once with those that use it. Tasks that are far apart in the
+// round are not counted among these, 64 places or, as far as the budget needs
+// it, fewer down to 4. Only offsets change.
+//
+// The plan stays as it is if that does not fit into its budget, or if it
+// copies: then its waits are for its addresses.
+void PlaceForStreams(const TrainingGraph& graph, int streams,
+                     const Limits& limits, MemoryPlan* plan);
 
 }  // namespace ucudnn
 

@@ -12,6 +12,8 @@
 #include "solver/memory/bounds.h"
 #include "solver/memory/hmms.h"
 #include "solver/memory/modnn/modnn.h"
+#include "solver/memory/placement.h"
+#include "solver/memory/summary.h"
 #include "solver/memory/vdnn.h"
 
 namespace ucudnn {
@@ -103,6 +105,23 @@ Result<const MemoryPolicy*> FindMemoryPolicy(std::string_view name) {
               Excerpt(name), fmt::join(names, ", "));
 }
 
+Result<MemoryPlan> PlanWithin(const TrainingGraph& graph,
+                              const MemoryRequest& request,
+                              const MemoryPolicy& policy) {
+  UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan, policy.plan(graph, request));
+  plan.policy = policy.name;
+  if (request.streams > 1) {
+    Limits limits;
+    limits.max_nodes = kMostPlacementNodes;
+    limits.stop = request.stop;
+    PlaceForStreams(graph, request.streams, limits, &plan);
+    Summarise(graph, &plan);
+  }
+  SetBounds(graph, request, &plan);
+  if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(plan, graph));
+  return plan;
+}
+
 Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
                               const MemoryRequest& request,
                               const MemoryPolicy& policy) {
@@ -112,13 +131,8 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
                 request.budget.count());
   }
   UCUDNN_RETURN_IF_ERROR(CheckGpus(request, policy));
-  Result<MemoryPlan> plan = policy.plan(graph, request);
-  if (plan) {
-    plan->policy = policy.name;
-    SetBounds(graph, request, &*plan);
-    if (kSolversCheckThemselves) RequireValid(ValidateMemoryPlan(*plan, graph));
-    return plan;
-  }
+  Result<MemoryPlan> plan = PlanWithin(graph, request, policy);
+  if (plan) return plan;
   Error error = std::move(plan).error();
   if (error.code == Code::kFailedPrecondition) {
     const std::optional<Bytes> enough = SmallestBudget(graph, request, policy);

@@ -54,6 +54,12 @@ Result<MemoryPlan> PlanMemory(const TrainingGraph& graph,
                               const MemoryRequest& request,
                               const MemoryPolicy& policy);
 
+// The same, without looking for a budget that would do, nor checking the
+// request.
+Result<MemoryPlan> PlanWithin(const TrainingGraph& graph,
+                              const MemoryRequest& request,
+                              const MemoryPolicy& policy);
+
 // A budget under which the policy has a plan, above the request's, under which
 // it has none: the smallest, to within 0.1 % or 1 MiB, as far as more budget
 // is never worse for it. Absent if there is none at all.

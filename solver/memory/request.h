@@ -27,6 +27,8 @@ struct MemoryRequest {
   int gpus = 1;
   bool offload_weights = false;
   bool recompute = false;
+  // How many tasks may run at once where addresses allow it (PlaceForStreams).
+  int streams = 1;
   // Whatever fits will do: policies that search stop at the first plan.
   bool any_plan = false;
   // Looked at by policies that search; the best plan found until then counts,

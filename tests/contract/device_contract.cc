@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "device/measure/device_model.h"
 #include "tests/contract/opened_devices.h"
@@ -306,6 +308,54 @@ TEST_P(DeviceContractTest, ScalesValues) {
     EXPECT_EQ(values, expected);
   }
   EXPECT_TRUE(device_->Scale(nullptr, 0, 2.0F));
+}
+
+// Two chains of parts that share no memory, the second one without anything
+// before it, and a part that follows both.
+TEST_P(DeviceContractTest, KeepsTheOrderOfCapturedPartsThatFollowEachOther) {
+  if (!device_->can_capture() || !GetParam().computes) {
+    GTEST_SKIP() << "captures nothing";
+  }
+  constexpr std::int64_t kCount = 1 << 16;
+  std::vector<float> values(2 * kCount, 1.0F);
+  const Bytes bytes(std::ssize(values) * std::int64_t{sizeof(float)});
+  const auto buffer = device_->Allocate(bytes);
+  ASSERT_OK(buffer);
+  auto* const x = static_cast<float*>(buffer->data());
+  float* const y = x + kCount;
+  const auto scale = [&](float* at, float factor) {
+    return [this, at, factor] { return device_->Scale(at, kCount, factor); };
+  };
+  // Products before it are lost in the first half, and those after it count.
+  const auto fill = [&](float* at) {
+    return [this, at, bytes] { return device_->Fill(at, 0x40, bytes / 4); };
+  };
+  const float filled = std::bit_cast<float>(0x40404040);
+  const auto both = [&]() -> Status {
+    UCUDNN_RETURN_IF_ERROR(device_->Scale(x, kCount, 11));
+    return device_->Scale(y, kCount, 11);
+  };
+  const std::vector<CapturePart> parts = {
+      {scale(x, 2)},      {fill(x), {0}},     {scale(y, 3)}, {fill(y), {2}},
+      {scale(x, 5), {1}}, {scale(y, 7), {3}}, {both, {4, 5}}};
+  // Once before, as callers do.
+  for (const CapturePart& part : parts) ASSERT_TRUE(part.work());
+  ASSERT_TRUE(device_->Upload(x, values.data(), bytes));
+  auto work = device_->CaptureParts(parts);
+  ASSERT_TRUE(work) << work.error().message;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(device_->Upload(x, values.data(), bytes));
+    ASSERT_TRUE((*work)->Enqueue());
+  }
+  std::vector<float> result(values.size());
+  ASSERT_TRUE(device_->Download(result.data(), x, bytes));
+  for (std::int64_t i = 0; i < 2 * kCount; ++i) {
+    const bool in_x = i < kCount;
+    const float before = i % kCount < kCount / 2 ? filled : in_x ? 2.0F : 3.0F;
+    ASSERT_EQ(result[static_cast<std::size_t>(i)],
+              before * (in_x ? 5.0F : 7.0F) * 11.0F)
+        << i;
+  }
 }
 
 TEST_P(DeviceContractTest, HasAModelThatCanBeMeasured) {

@@ -98,6 +98,13 @@
 #              Two GPUs for rows of two slices, two such rows at once on four. Eight
 #              minutes a call, and resumes; UCUDNN_ROWS chooses (`unlike.py` has them),
 #              nothing begins after UCUDNN_SECONDS (480)
+#   split      the largest batches within 8 GiB: everything kept, HMMS, and HMMS on the
+#              network split into parts; DIR/split.md and .json. Five minutes; nothing
+#              begins after UCUDNN_SECONDS (240)
+#   streams    GoogLeNet, DenseNet-121 and ResNet-18 trained with 1 to 4 streams at
+#              batches 8, 32 and 128, TF32; DIR/streams.md and .json. Under four
+#              minutes, and resumes; UCUDNN_ROWS chooses ("googlenet:8"), nothing
+#              begins after UCUDNN_SECONDS (200)
 #   train      ResNet-18 trained on slices of 64, 32 and 16 multiprocessors: in
 #              turns on one GPU, or at once with a GPU for each; with two GPUs on
 #              slices of 64 and 16, with four also on one of 48. As planned and
@@ -357,6 +364,18 @@ unlike() {
     --seconds "${UCUDNN_SECONDS:-480}" ${UCUDNN_ROWS-}
 }
 
+# Batches within 8 GiB.
+split() {
+  timeout 400 python3 tests/gpu/split.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-240}"
+}
+
+streams() {
+  # shellcheck disable=SC2086
+  timeout 300 python3 tests/gpu/streams.py -o "$out" \
+    --seconds "${UCUDNN_SECONDS:-200}" ${UCUDNN_ROWS-}
+}
+
 # The number of visible GPUs.
 gpu_count() {
   if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
@@ -423,7 +442,7 @@ while [ $# -gt 0 ]; do
     policies | sharing | judge | slices | profile | failures) stages+=("$1") ;;
     train | unlike | torch | convert | torchmem | compile | graphs) stages+=("$1") ;;
     figures | networks | load | deepbench) stages+=("$1") ;;
-    memory | operators | beside) stages+=("$1") ;;
+    memory | operators | beside | streams | split) stages+=("$1") ;;
     main) stages+=(main_job) ;;
     *)
       echo "run.sh: '$1' is not a stage; the head of this script lists them" >&2
@@ -459,7 +478,7 @@ for stage in "${stages[@]}"; do
   "$stage" || status=$?
   case $stage:$status in
     *:0) ;;
-    convert:3 | torchmem:3 | compile:3 | unlike:3)
+    convert:3 | torchmem:3 | compile:3 | unlike:3 | streams:3 | split:3)
       echo "$stage: the time was up"
       [ $failed = 1 ] || failed=3
       ;;

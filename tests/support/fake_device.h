@@ -149,12 +149,15 @@ class FakeDevice final : public Device {
   }
   Status Synchronize() override { return {}; }
   bool can_capture() const override { return graph_memory_.has_value(); }
-  Result<std::unique_ptr<CapturedWork>> Capture(
-      const std::function<Status()>& work,
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
       std::unique_ptr<CapturedWork> replaced) override {
-    if (!graph_memory_) return Device::Capture(work, std::move(replaced));
+    if (!graph_memory_) return Device::CaptureParts(parts, std::move(replaced));
     const auto before = static_cast<std::ptrdiff_t>(runs_.size());
-    Status enqueued = work();
+    Status enqueued;
+    for (const CapturePart& part : parts) {
+      if (enqueued) enqueued = part.work();
+    }
     std::vector<RunCall> captured(runs_.begin() + before, runs_.end());
     runs_.erase(runs_.begin() + before, runs_.end());
     UCUDNN_RETURN_IF_ERROR(enqueued);

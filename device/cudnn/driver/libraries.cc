@@ -69,6 +69,8 @@ Status BindDriver(const SharedLibrary& library, DriverApi* api) {
   UCUDNN_DRIVER_FUNCTIONS(UCUDNN_BIND)
   UCUDNN_DRIVER_OPTIONAL_FUNCTIONS(UCUDNN_BIND_OPTIONAL)
   (void)Bind(library, "cuStreamGetCaptureInfo_v2", &api->StreamGetCaptureInfo);
+  (void)Bind(library, "cuStreamUpdateCaptureDependencies",
+             &api->StreamUpdateCaptureDependencies);
   (void)Bind(library, "cuGraphExecUpdate", &api->GraphExecUpdateV1);
   // Drivers before CUDA 12.8 have only its first version, which is sufficient.
   if (bound && api->EventElapsedTime == nullptr &&

@@ -205,6 +205,10 @@ struct DriverApi {
                                           cuuint64_t*, CUgraph*,
                                           const CUgraphNode**,
                                           std::size_t*) = nullptr;
+  // The same.
+  CUresult(CUDAAPI* StreamUpdateCaptureDependencies)(CUstream, CUgraphNode*,
+                                                     std::size_t,
+                                                     unsigned int) = nullptr;
   // Optional; GraphExecUpdate before CUDA 12.0.
   CUresult(CUDAAPI* GraphExecUpdateV1)(CUgraphExec, CUgraph, CUgraphNode*,
                                        CUgraphExecUpdateResult*) = nullptr;

@@ -178,8 +178,9 @@ std::optional<MemoryPlan> SubBatch::Place(const Found& found,
   Limits limits;
   limits.stop = request.stop;
   limits.max_nodes = nodes;
-  if (!PlaceStatically(rounds_, limits, &plan)) return std::nullopt;
-  Summarise(*rounds_.models.front().graph, &plan);
+  const TrainingGraph& graph = *rounds_.models.front().graph;
+  if (!PlaceStatically(graph, limits, &plan)) return std::nullopt;
+  Summarise(graph, &plan);
   return plan;
 }
 

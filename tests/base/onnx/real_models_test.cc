@@ -32,7 +32,8 @@ TEST(RealModelsTest, AgreeWithTheSameNetworksInCsv) {
         {"vgg16", "vgg16"},
         {"resnet18", "resnet18"},
         {"resnet50", "resnet50_v1_5"},
-        {"resnet152", "resnet152_v1_5"}}) {
+        {"resnet152", "resnet152_v1_5"},
+        {"densenet121", "densenet121"}}) {
     const auto from_model = ReadNetworkFile(
         ModelFile(fmt::format("onnx/{}.onnx", model)), BatchSize(32));
     const auto from_table = ReadNetworkFile(

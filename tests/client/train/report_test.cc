@@ -128,6 +128,26 @@ TEST(ReportTest, SaysThatLossesDependOnShares) {
   EXPECT_EQ(ToJson(report)["losses_depend_on_shares"], true);
 }
 
+TEST(ReportTest, SaysWhatBecameOfStreams) {
+  Report report = SampleReport();
+  EXPECT_THAT(ToTable(report), Not(HasSubstr("streams")));
+  report.ranks[0].shown["streams"] = {{"asked", 3},
+                                      {"kept", 3},
+                                      {"alone_us", 50},
+                                      {"together_us", 42},
+                                      {"why", ""}};
+  report.ranks[1].shown["streams"] = {{"asked", 3},
+                                      {"kept", 1},
+                                      {"alone_us", nullptr},
+                                      {"together_us", nullptr},
+                                      {"why", "nothing is captured"}};
+  EXPECT_THAT(ToTable(report),
+              AllOf(HasSubstr("rank 0: 3 of 3 streams kept: passes take 50.0 "
+                              "us with 1, 42.0 us with 3\n"),
+                    HasSubstr("rank 1: 1 of 3 streams kept: nothing is "
+                              "captured\n")));
+}
+
 TEST(ReportTest, SurvivesEncodingBetweenRanks) {
   for (const RankReport& rank : SampleReport().ranks) {
     const RankReport read = DecodeRankReport(Encode(rank));

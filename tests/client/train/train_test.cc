@@ -208,6 +208,31 @@ TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
   EXPECT_LT(LargestDifference(planned, given), kRounding);
 }
 
+TEST_F(TrainTest, RunsOneTaskAtATimeOnACpuAndSaysWhy) {
+  const Json one = Train(1, kFewSteps);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_FALSE(one["ranks"][0].contains("streams"));
+  const Json asked = Train(1, kFewSteps + Words{"--streams", "2"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(LargestDifference(one, asked), kRounding);
+  const Json& rank = asked["ranks"][0];
+  EXPECT_EQ(rank["streams"]["asked"], 2);
+  EXPECT_EQ(rank["streams"]["kept"], 1);
+  EXPECT_TRUE(rank["streams"]["alone_us"].is_null());
+  EXPECT_THAT(rank["streams"]["why"].get<std::string>(),
+              HasSubstr("runs one task at a time"));
+  EXPECT_EQ(rank["steps_us"].size(), 1U);
+}
+
+TEST_F(TrainTest, RefusesOtherNumbersOfStreams) {
+  for (const char* streams : {"0", "5", "-1", "two"}) {
+    const test::Finished run =
+        TrainAlone({"--batch", "8", "--streams", streams});
+    EXPECT_EQ(run.status, 2) << streams;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--streams"), HasSubstr(streams)));
+  }
+}
+
 #ifdef UCUDNN_WITH_ONNX
 // Two normalisations, one of them in a residual block.
 class TrainNormalisedTest : public TrainTest {

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
+#include "client/training/memory_run.h"
 #include "device/cudnn/cudnn_device.h"
 #include "tests/client/training/trainee.h"
 #include "tests/client/training/trains_equally.h"
@@ -148,6 +151,271 @@ TEST_F(ReplayTest, EnqueuesWhatCannotBeCaptured) {
   EXPECT_NE(outcome.captured.problem, "");
   EXPECT_EQ(outcome.losses, expected.losses);
   EXPECT_EQ(outcome.parameters, expected.parameters);
+}
+
+// As many steps as a trial of streams takes, and two more.
+constexpr int kTrial = 4 + 2 * static_cast<int>(kStreamTrials);
+
+// Of a graph with branches, on which tasks that may run at once do
+// (fake_gpu.h): always the latest that is ready.
+class StreamsTest : public ::testing::TestWithParam<int> {
+ protected:
+  static Graph Branches() {
+    test::NetworkBuilder n("branches", 2);
+    auto x = n.Relu("stem", n.Conv("stem", n.Input(3, 8), 4, 3));
+    const auto a = n.Relu("a", n.Conv("a", x, 4, 1));
+    const auto b = n.Relu("b2", n.Conv("b2", n.Conv("b1", x, 4, 1), 4, 3));
+    const auto c =
+        n.BatchNorm("c", n.Conv("c1", n.Pool("p", x, 3, 1, 1), 4, 1));
+    x = n.Concat("d", {a, b, c});
+    x = n.Same("sum", "Add", {n.Conv("e", x, 12, 3), x});
+    n.Gemm("fc", n.Flatten(n.Pool("q", x, 2, 2)), 5);
+    return n.Finish();
+  }
+  static constexpr TrainingOptions kGraph = {.momentum = true,
+                                             .running_statistics = true};
+
+  test::Trainee::Outcome Train(test::Trainee& trainee, const MemoryPlan& plan,
+                               int streams) {
+    return trainee.Train(plan,
+                         {.rate = 0.001F,
+                          .momentum = 0.9F,
+                          .allow_sub_batch_statistics = true,
+                          .streams = streams},
+                         kTrial);
+  }
+  // With this many streams, bit by bit what one does.
+  StreamUse ExpectSame(test::Trainee& trainee, const MemoryPlan& plan) {
+    const auto expected = Train(trainee, plan, 1);
+    EXPECT_EQ(expected.streams.why, "");
+    const auto outcome = Train(trainee, plan, GetParam());
+    EXPECT_EQ(outcome.captured.problem, "");
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.captured.graphs, expected.captured.graphs);
+    return outcome.streams;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(N, StreamsTest, ::testing::Values(2, 3, 4));
+
+TEST_P(StreamsTest, TrainsBranchesAtOnceAsOneByOne) {
+  for (const Graph& graph : {Branches(), test::SmallInception(2)}) {
+    SCOPED_TRACE(graph.name);
+    test::Trainee trainee(OpenFakeGpu(), graph, {}, test::kFastLink, kGraph);
+    MemoryRequest request;
+    request.streams = GetParam();
+    const MemoryPlan plan = *trainee.Plan("baseline", 1_GiB, request);
+    const StreamUse use = ExpectSame(trainee, plan);
+    EXPECT_EQ(use.kept, GetParam());
+    EXPECT_EQ(use.why, "");
+    EXPECT_LT(use.together, use.alone);
+    EXPECT_EQ(use.gain(), use.alone - use.together);
+  }
+}
+
+// Plans that know nothing of streams, and use memory again as soon as they can.
+TEST_P(StreamsTest, TrainsByAnyPlan) {
+  test::Trainee trainee(OpenFakeGpu(), Branches(), {}, test::kSlowLink, kGraph);
+  for (const char* policy : {"baseline", "vdnn-ext-all-m", "hmms", "modnn"}) {
+    SCOPED_TRACE(policy);
+    ExpectSame(trainee, *trainee.PlanInLeastMemory(policy));
+  }
+}
+
+TEST_P(StreamsTest, TrainsWhereActivationsAreRecomputed) {
+  test::NetworkBuilder n("twice", 4);
+  auto x = n.Input(2, 8);
+  for (const char* name : {"a", "b", "c"}) {
+    const auto y = n.Conv(name + std::string("1"), x, 4, 3);
+    x = n.Relu(name, n.BatchNorm(name + std::string("2"), y));
+  }
+  n.Gemm("fc", n.Flatten(x), 5);
+  test::Trainee trainee(OpenFakeGpu(), n.Finish(), {}, test::kSlowLink, kGraph);
+  MemoryRequest freedom;
+  freedom.recompute = true;
+  const MemoryPlan plan = *trainee.PlanInLeastMemory("best", freedom);
+  EXPECT_TRUE(test::RunsSomethingTwice(plan));
+  ExpectSame(trainee, plan);
+}
+
+TEST_P(StreamsTest, TrainsRoundsThatAddUpGradients) {
+  test::Trainee trainee(OpenFakeGpu(), Tiny(6), {BatchSize(2)}, test::kFastLink,
+                        kGraph);
+  MemoryRequest request;
+  request.sub_batch = BatchSize(2);
+  request.streams = GetParam();
+  const MemoryPlan plan = *trainee.Plan("modnn", 1_GiB, request);
+  ASSERT_GT(plan.rounds.front().count, 1);
+  ExpectSame(trainee, plan);
+}
+
+// Sums of statistics keep their order.
+TEST_P(StreamsTest, TrainsWithOtherRanks) {
+  test::Trainee trainee(
+      OpenFakeGpu(), Branches(), {}, test::kFastLink,
+      {.momentum = true, .running_statistics = true, .updates_at_end = true});
+  MemoryRequest request;
+  request.streams = GetParam();
+  const MemoryPlan plan = *trainee.Plan("baseline", 1_GiB, request);
+  OneRank exchange(true);
+  ExecutionOptions options = {.momentum = 0.9F, .exchange = &exchange};
+  const auto expected = trainee.Train(plan, options, kTrial);
+  options.streams = GetParam();
+  const auto outcome = trainee.Train(plan, options, kTrial);
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.parameters, expected.parameters);
+}
+
+// Leaves out one of the edges of all that is captured, by number.
+class Forgetful final : public ForwardingDevice {
+ public:
+  Forgetful(Device& device, int forgotten)
+      : ForwardingDevice(device), forgotten_(forgotten) {}
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
+      std::unique_ptr<CapturedWork> replaced) override {
+    std::vector<CapturePart> fewer(parts.begin(), parts.end());
+    for (CapturePart& part : fewer) {
+      std::erase_if(part.after,
+                    [&](std::size_t) { return edges++ == forgotten_; });
+    }
+    return ForwardingDevice::CaptureParts(fewer, std::move(replaced));
+  }
+
+  int edges = 0;
+
+ private:
+  const int forgotten_;
+};
+
+TEST(MissingEdgeTest, IsNoticed) {
+  test::NetworkBuilder n("two", 2);
+  const auto x = n.Conv("stem", n.Input(2, 4), 2, 3);
+  n.Gemm(
+      "fc",
+      n.Flatten(n.Same("sum", "Add", {n.Relu("a", n.Conv("a", x, 2, 3)), x})),
+      3);
+  test::Trainee trainee(OpenFakeGpu(), n.Finish());
+  MemoryRequest request;
+  request.streams = 4;
+  const MemoryPlan plan = *trainee.Plan("baseline", 1_GiB, request);
+  const auto train = [&](int forgotten, int* edges) {
+    Forgetful device(trainee.device(), forgotten);
+    const auto outcome = trainee.TrainOn(device, plan, {.streams = 4}, 4);
+    *edges = device.edges;
+    return std::pair(outcome.losses, outcome.parameters);
+  };
+  int edges = 0;
+  const auto expected = train(-1, &edges);
+  ASSERT_GT(edges, 10);
+  int noticed = 0;
+  int ignored = 0;
+  for (int edge = 0; edge < edges; ++edge) {
+    if (train(edge, &ignored) != expected) ++noticed;
+  }
+  // Others only bound how many run at once.
+  EXPECT_GE(noticed, edges * 3 / 4);
+}
+
+TEST(StreamsReportTest, PredictsTheMeasuredGain) {
+  test::Trainee trainee(OpenFakeGpu(), Tiny(2));
+  const MemoryPlan plan = trainee.Undivided();
+  PreparedTraining prepared;
+  prepared.training = trainee.training();
+  prepared.operations = trainee.operations();
+  MemoryRun run;
+  run.streams = trainee.Train(plan, {}, kTrial).streams;
+  EXPECT_FALSE(ToJson(prepared, plan, run).contains("streams"));
+  EXPECT_EQ(ToJson(prepared, plan, run)["predicted_us"],
+            Microseconds(plan.time));
+  run.streams = trainee.Train(plan, {.streams = 2}, kTrial).streams;
+  ASSERT_GT(run.streams.gain(), Nanoseconds(0));
+  const auto kept = ToJson(prepared, plan, run);
+  EXPECT_EQ(kept["streams"]["asked"], 2);
+  EXPECT_EQ(kept["streams"]["kept"], 2);
+  EXPECT_EQ(kept["streams"]["alone_us"], Microseconds(run.streams.alone));
+  EXPECT_EQ(kept["streams"]["together_us"], Microseconds(run.streams.together));
+  EXPECT_EQ(kept["predicted_us"], Microseconds(plan.time - run.streams.gain()));
+  EXPECT_EQ(kept["predicted_passes_us"], kept["predicted_us"]);
+  run.streams = {.asked = 2, .why = "no"};
+  const auto alone = ToJson(prepared, plan, run);
+  EXPECT_TRUE(alone["streams"]["together_us"].is_null());
+  EXPECT_EQ(alone["streams"]["why"], "no");
+  EXPECT_EQ(alone["predicted_us"], Microseconds(plan.time));
+}
+
+class WhyNotTest : public ::testing::Test {
+ protected:
+  StreamUse Use(const Graph& graph, ExecutionOptions options,
+                int steps = kTrial) {
+    options.streams = 2;
+    test::Trainee trainee(OpenFakeGpu(), graph);
+    return trainee.Train(trainee.Undivided(), options, steps).streams;
+  }
+};
+
+TEST_F(WhyNotTest, SaysWhyTasksRunOneByOne) {
+  EXPECT_EQ(Use(Tiny(2), {.poison = true}).why, "nothing is captured");
+  EXPECT_EQ(Use(Tiny(2), {.graph_memory = Bytes()}).why, "nothing is captured");
+  EXPECT_EQ(Use(Tiny(2), {.time_tasks = true}).why,
+            "tasks are timed one by one");
+  const StreamUse few = Use(Tiny(2), {}, 5);
+  EXPECT_EQ(few.why, "there were too few steps to try more");
+  EXPECT_EQ(few.kept, 1);
+  test::NetworkBuilder n("line", 2);
+  n.Gemm("fc", n.Flatten(n.Input(2, 4)), 3);
+  EXPECT_EQ(Use(n.Finish(), {}).why, "no two tasks may run at once");
+}
+
+TEST_F(WhyNotTest, KeepsOneIfMoreAreNotFaster) {
+  setenv("FAKE_GPU_SERIAL", "1", 1);
+  const StreamUse use = Use(Tiny(2), {});
+  unsetenv("FAKE_GPU_SERIAL");
+  EXPECT_EQ(use.asked, 2);
+  EXPECT_EQ(use.kept, 1);
+  EXPECT_EQ(use.why, "one at a time is as fast");
+  EXPECT_GT(use.alone, Nanoseconds(0));
+  EXPECT_EQ(use.together, use.alone);
+  EXPECT_EQ(use.gain(), Nanoseconds(0));
+}
+
+// Has captured branches that cannot be enqueued, or none.
+class Unable final : public ForwardingDevice {
+ public:
+  Unable(Device& device, bool captures)
+      : ForwardingDevice(device), captures_(captures) {}
+  Result<std::unique_ptr<CapturedWork>> CaptureParts(
+      std::span<const CapturePart> parts,
+      std::unique_ptr<CapturedWork> replaced) override {
+    if (parts.size() == 1) {
+      return ForwardingDevice::CaptureParts(parts, std::move(replaced));
+    }
+    if (captures_) return std::make_unique<Work>();
+    return Fail(Code::kInternal, "no branches here");
+  }
+
+ private:
+  class Work final : public CapturedWork {
+    Status Enqueue() override { return Fail(Code::kInternal, "not now"); }
+    Bytes memory() const override { return 1_B; }
+  };
+  const bool captures_;
+};
+
+TEST_F(WhyNotTest, GoesOnWithoutBranches) {
+  test::Trainee trainee(OpenFakeGpu(), Tiny(2));
+  const MemoryPlan plan = trainee.Undivided();
+  const auto expected = trainee.Train(plan, {}, kTrial);
+  for (const bool captures : {false, true}) {
+    Unable device(trainee.device(), captures);
+    const auto outcome = trainee.TrainOn(device, plan, {.streams = 2}, kTrial);
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.captured.problem, captures ? "not now" : "");
+    EXPECT_EQ(outcome.captured.graphs, expected.captured.graphs);
+    EXPECT_EQ(outcome.streams.why, captures ? "not now" : "no branches here");
+    EXPECT_EQ(outcome.streams.kept, 1);
+  }
 }
 
 }  // namespace

@@ -102,21 +102,30 @@ class Trainee {
     std::vector<double> losses;
     Parameters parameters;
     CapturedUse captured;
+    StreamUse streams;
   };
-  Outcome Train(const MemoryPlan& plan, const ExecutionOptions& options) {
+  Outcome Train(const MemoryPlan& plan, const ExecutionOptions& options,
+                int steps = 3) {
+    return TrainOn(*device_, plan, options, steps);
+  }
+  // On a device that stands for this one.
+  Outcome TrainOn(Device& device, const MemoryPlan& plan,
+                  const ExecutionOptions& options, int steps) {
     Outcome outcome;
-    auto executor = Executor(plan, options);
+    auto executor = MemoryExecutor::Create(
+        device, *operators_, graph_, training_, plan, parameters_, options);
     EXPECT_TRUE(executor) << executor.error().message;
     if (!executor) return outcome;
     EXPECT_EQ((*executor)->arena(), plan.peak);
     const TrainingBatch batch = BatchFor(**executor);
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < steps; ++i) {
       const auto step = (*executor)->Step(batch);
       EXPECT_TRUE(step) << step.error().message;
       if (step) outcome.losses.push_back(step->loss);
     }
     outcome.parameters = *(*executor)->Download();
     outcome.captured = (*executor)->captured();
+    outcome.streams = (*executor)->streams();
     return outcome;
   }
 

@@ -3,11 +3,13 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,22 +49,34 @@ std::atomic<int> instantiations_to_fail = 0;
 std::atomic<CUstream> last_filled = nullptr;
 std::atomic<int> fills_elsewhere = 0;
 
-using Work = std::vector<std::function<void()>>;
+// Nodes as the driver hands them out: their places in the capture, from 1.
+using Nodes = std::vector<CUgraphNode>;
+
+struct Node {
+  std::function<void()> work;
+  Nodes after;
+};
+std::size_t PlaceOf(CUgraphNode node) {
+  return reinterpret_cast<std::size_t>(node) - 1;
+}
 
 struct Stream {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  Work captured;
+  std::vector<Node> captured;
   int number = 0;  // of its last capture in this process
   // Whose capture it has joined by waiting, and which one.
   Stream* origin = nullptr;
   int joined = 0;
+  Nodes next_follows;  // while it is captured
 };
 struct Event {
   std::int64_t time = 0;
   Stream* capture = nullptr;  // in which it was recorded
+  int number = 0;             // of that capture
+  Nodes nodes;                // that come before it there
 };
 struct Graph {
-  Work work;
+  std::vector<Node> work;
 };
 
 // The capture of this thread, and what the thread may do meanwhile.
@@ -109,6 +123,40 @@ std::size_t MemoryOf(const Graph& graph) {
   return graph.work.size() * kFakeNodeMemory;
 }
 
+// Runs all nodes, always the latest that is ready: as far from the order in
+// which they were captured as their edges allow. Takes as long as if all ran at
+// once that may, unless FAKE_GPU_SERIAL=1 is in the environment.
+void RunNodes(const std::vector<Node>& nodes) {
+  const char* const set = std::getenv("FAKE_GPU_SERIAL");
+  const bool serial = set != nullptr && std::string_view(set) == "1";
+  const std::int64_t start = clock_ns;
+  std::vector<std::size_t> waits(nodes.size());
+  std::vector<std::vector<std::size_t>> followers(nodes.size());
+  std::vector<std::int64_t> starts(nodes.size(), start);
+  std::set<std::size_t> ready;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    waits[i] = nodes[i].after.size();
+    for (const CUgraphNode before : nodes[i].after) {
+      followers[PlaceOf(before)].push_back(i);
+    }
+    if (waits[i] == 0) ready.insert(i);
+  }
+  std::int64_t all_end = start;
+  while (!ready.empty()) {
+    const std::size_t node = *ready.rbegin();
+    ready.erase(node);
+    const std::int64_t before = clock_ns;
+    nodes[node].work();
+    const std::int64_t end = starts[node] + clock_ns - before;
+    all_end = std::max(all_end, end);
+    for (const std::size_t follower : followers[node]) {
+      starts[follower] = std::max(starts[follower], end);
+      if (--waits[follower] == 0) ready.insert(follower);
+    }
+  }
+  if (!serial) clock_ns = all_end;
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -116,7 +164,10 @@ bool FakeGpuIsCapturing(void* stream) {
   return IsCaptured(static_cast<CUstream>(stream));
 }
 void FakeGpuRecord(void* stream, std::function<void()> work) {
-  CaptureOf(static_cast<CUstream>(stream))->captured.push_back(std::move(work));
+  Stream* const own = StreamOf(static_cast<CUstream>(stream));
+  std::vector<Node>& nodes = CaptureOf(static_cast<CUstream>(stream))->captured;
+  nodes.push_back({std::move(work), own->next_follows});
+  own->next_follows = {reinterpret_cast<CUgraphNode>(nodes.size())};
 }
 
 extern "C" {
@@ -256,6 +307,7 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
   if (IsCaptured(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   captured->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   captured->captured.clear();
+  captured->next_follows.clear();
   captured->number = ++begun;
   capturing = captured;
   return CUDA_SUCCESS;
@@ -263,13 +315,30 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream,
                                    CUstreamCaptureStatus* status,
                                    cuuint64_t* number, CUgraph*,
-                                   const CUgraphNode**, std::size_t*) {
+                                   const CUgraphNode** nodes,
+                                   std::size_t* count) {
   const Stream* const captured = CaptureOf(stream);
   *status =
       captured == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE : captured->status;
-  if (captured != nullptr) {
-    *number = static_cast<cuuint64_t>(captured->number);
+  if (captured == nullptr) return CUDA_SUCCESS;
+  if (number != nullptr) *number = static_cast<cuuint64_t>(captured->number);
+  const Nodes& next = StreamOf(stream)->next_follows;
+  if (nodes != nullptr) *nodes = next.data();
+  if (count != nullptr) *count = next.size();
+  return CUDA_SUCCESS;
+}
+#undef cuStreamUpdateCaptureDependencies
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes,
+                                           std::size_t count,
+                                           unsigned int flags);
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes,
+                                           std::size_t count,
+                                           unsigned int flags) {
+  if (!IsCaptured(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
+  StreamOf(stream)->next_follows.assign(nodes, nodes + count);
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
@@ -339,7 +408,7 @@ CUresult cuGraphUpload(CUgraphExec, CUstream stream) {
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
   if (IsCaptured(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   ++launches;
-  for (const auto& work : GraphOf(graph)->work) work();
+  RunNodes(GraphOf(graph)->work);
   return CUDA_SUCCESS;
 }
 
@@ -352,16 +421,34 @@ CUresult cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  *EventOf(event) = {clock_ns, CaptureOf(stream)};
+  Event recorded;
+  recorded.time = clock_ns;
+  if (Stream* const capture = CaptureOf(stream); capture != nullptr) {
+    recorded.capture = capture;
+    recorded.number = capture->number;
+    recorded.nodes = StreamOf(stream)->next_follows;
+  }
+  *EventOf(event) = std::move(recorded);
   return CUDA_SUCCESS;
 }
 // A stream that waits for captured work takes part in its capture.
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
   Stream* const waiting = StreamOf(stream);
-  Stream* const capture = EventOf(event)->capture;
-  if (waiting != nullptr && capture != nullptr && waiting != capture) {
+  const Event& awaited = *EventOf(event);
+  Stream* const capture = awaited.capture;
+  if (waiting == nullptr || capture == nullptr ||
+      awaited.number != capture->number) {
+    return CUDA_SUCCESS;
+  }
+  if (CaptureOf(stream) != capture) {
     waiting->origin = capture;
     waiting->joined = capture->number;
+    waiting->next_follows.clear();
+  }
+  for (const CUgraphNode node : awaited.nodes) {
+    if (std::ranges::count(waiting->next_follows, node) == 0) {
+      waiting->next_follows.push_back(node);
+    }
   }
   return CUDA_SUCCESS;
 }
@@ -452,7 +539,12 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size,
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, std::size_t size,
                          CUstream stream) {
   if (last_filled.exchange(stream) != stream) ++fills_elsewhere;
-  std::memset(Host(to), byte, size);
+  const auto fill = [=] { std::memset(Host(to), byte, size); };
+  if (IsCaptured(stream)) {
+    FakeGpuRecord(stream, fill);
+  } else {
+    fill();
+  }
   return CUDA_SUCCESS;
 }
 

@@ -12,6 +12,7 @@
 
 #include "tests/support/fake_gpu/fake_cudnn_types.h"
 #include "tests/support/fake_gpu/fake_gpu.h"
+#include "tests/support/fake_gpu/fake_work.h"
 
 namespace {
 
@@ -449,17 +450,13 @@ cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
 
 cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle, const Tensor y, void* data,
                                const void* alpha) {
-  if (!IsSupported(y) || FakeGpuIsCapturing(handle->stream)) {
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  }
+  if (!IsSupported(y)) return CUDNN_STATUS_NOT_SUPPORTED;
   const std::int64_t count = std::int64_t{y->dims[0]} * y->strides[0];
   const float factor = *static_cast<const float*>(alpha);
-  std::for_each_n(static_cast<float*>(data), count,
-                  [&](float& value) { value *= factor; });
-  // Each value is read and written at kFakeMemoryRate.
-  FakeGpuSpend(kFakeLaunch +
-               count * std::int64_t{2 * sizeof(float)} / kFakeMemoryRate);
-  return kOk;
+  return Do(handle, count, [=] {
+    std::for_each_n(static_cast<float*>(data), count,
+                    [&](float& value) { value *= factor; });
+  });
 }
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t,
                                            cudnnBackendDescriptor_t*) {

@@ -19,8 +19,10 @@
 // instantiated and launched. Waiting for a stream that is being captured, or
 // allocating memory on the thread that captures it, invalidates the capture, as
 // a GPU's driver does. Each node of an instantiated graph takes
-// kFakeNodeMemory bytes of the device's free memory. Without graphs if
-// FAKE_GPU_GRAPHS=0 is in the environment.
+// kFakeNodeMemory bytes of the device's free memory. A graph runs in another
+// order than the captured one, as far as its edges allow. Its time is that of
+// its longest path, or with FAKE_GPU_SERIAL=1 in the environment the sum of its
+// nodes'. Without graphs if FAKE_GPU_GRAPHS=0 is in the environment.
 //
 // The GPU's compute capability is FAKE_GPU_CAPABILITY, or 60; the driver's CUDA
 // version FAKE_CUDA_VERSION, such as 10010, and its number, which the

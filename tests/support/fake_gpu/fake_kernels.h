@@ -255,8 +255,10 @@ inline const std::map<std::string, FakeKernel>& FakeKernels() {
           if (i >= FakeParameter<std::uint32_t>(p, 3)) return;
           const auto pixels = FakeParameter<std::uint32_t>(p, 4);
           const auto channels = FakeParameter<std::uint32_t>(p, 5);
+          // Within the channels even where a test makes it read too late.
           const auto label = static_cast<std::uint32_t>(
-              FakeParameter<const std::int32_t*>(p, 1)[i]);
+                                 FakeParameter<const std::int32_t*>(p, 1)[i]) %
+                             channels;
           float& element = FakeParameter<float*>(
               p, 0)[(i / pixels * channels + label) * pixels + i % pixels];
           FakeParameter<float*>(p, 2)[i] = element * FakeParameter<float>(p, 7);

@@ -1,7 +1,7 @@
 #ifndef UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_WORK_H_
 #define UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_WORK_H_
 
-// How the fake cuDNN's operators other than convolutions run.
+// How what the fake cuDNN computes beside convolutions runs.
 
 #include <cudnn.h>
 

@@ -76,7 +76,7 @@ TEST(SchedulerTest, SchedulesWhatTheTimelineGives) {
                                         plan.resident, choices.moved,
                                         schedule));
         EXPECT_EQ(plan.rounds.front().time.count(), schedule.time);
-        ASSERT_TRUE(PlaceStatically(built.rounds, Limits(), &plan));
+        ASSERT_TRUE(PlaceStatically(graph, Limits(), &plan));
         Summarise(graph, &plan);
         EXPECT_LE(plan.load.count(), capacity);
         EXPECT_EQ((plan.offloaded + plan.prefetched).count() > 0,
