@@ -25,7 +25,7 @@
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/command.h"
-#include "client/cli/server/progress.h"
+#include "client/cli/progress.h"
 #include "client/config/environment.h"
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/rank_device.h"
