@@ -14,7 +14,7 @@
 
 namespace ucudnn {
 
-// Rows and columns of each channel. In a TrainingBatch, this part of all images
+// Rows and columns of each channel, and of each slice of a volume. In a TrainingBatch, this part of all images
 // begins at element `first`.
 struct ImagePart {
   std::int64_t first = 0;
