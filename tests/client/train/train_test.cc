@@ -413,8 +413,9 @@ TEST_F(TrainTest, LearnsTheSameOfVolumesOnRanksWithLittleMemory) {
              "u2 = ConvTranspose<strides=[2,2,2]>(k2, w4)"
              "k1 = Concat<axis=1>(r1, u2)  y = Conv(k1, w5) }")
              .SerializeAsString();
-  const Words volumes =
-      kFewSteps + Words{"--network", folder_ / "volumes.onnx"};
+  const Words volumes = kFewSteps + Words{"--network", folder_ / "volumes.onnx",
+                                          "--images",  "16",
+                                          "--rate",    "0.1"};
   const Json alone = Train(1, volumes);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_LT(alone["losses"].back(), alone["losses"].front());

@@ -134,9 +134,9 @@ void Cut(const std::vector<float>& images, const Graph& graph,
   const ImageExtent extent = {3, 20, 20};
   for (const ImagePart& part : ImagePartsOf(graph, extent, planned)) {
     for (std::int64_t i = 0; i < planned.batch.count(); ++i) {
-      CopyPart(extent, images.data() + i * extent.elements(), part,
-               batch->images.data() + part.first +
-                   i * extent.channels * part.rows * part.columns);
+      CopyPart(
+          extent, images.data() + i * extent.elements(), part,
+          batch->images.data() + part.first + i * ElementsOf(extent, part));
     }
   }
 }
