@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "base/service/time_limit.h"
@@ -13,24 +15,6 @@ namespace ucudnn {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string Searched(const SplitSearch& search) {
-  std::string text = fmt::format(
-      "{} of {} splits searched (with the whole network): {} have no plan",
-      search.done, search.splits, search.planned);
-  if (search.beyond > 0) {
-    text += fmt::format(", {} have a task that alone is larger", search.beyond);
-  }
-  if (search.impossible > 0) {
-    text += fmt::format(", {} cannot be cut so (the first: {})",
-                        search.impossible, search.first_impossible);
-  }
-  if (search.unmeasured > 0) {
-    text += fmt::format(", {} are not measured (the first: {})",
-                        search.unmeasured, search.first_unmeasured);
-  }
-  return text;
-}
 
 Json ToJson(const LeastSplit::Split& split) {
   return {{"split", ToString(split.options)},
@@ -68,6 +52,22 @@ Json WholeJson(const LeastSplit& found) {
 const LeastSplit::Planned* LeastSplitAnswer::Plan() const {
   const auto& plan = found.whole_fits ? found.whole : found.planned;
   return plan ? &*plan : nullptr;
+}
+
+std::string Searched(const SplitSearch& search) {
+  std::string text = fmt::format(
+      "{} of {} splits searched, the whole network among them: {} planned",
+      search.done, search.splits, search.planned);
+  const auto add = [&](std::int64_t count, std::string_view what,
+                       const std::string& first) {
+    if (count == 0) return;
+    text += fmt::format(", {} {}", count, what);
+    if (!first.empty()) text += fmt::format(" (the first: {})", first);
+  };
+  add(search.beyond, "too large by one task alone", "");
+  add(search.impossible, "cannot be cut so", search.first_impossible);
+  add(search.unmeasured, "not measured", search.first_unmeasured);
+  return text;
 }
 
 Result<LeastSplitAnswer> SolveLeastSplit(const LeastSplitRequest& request) {

@@ -36,6 +36,9 @@ struct LeastSplitAnswer {
   const LeastSplit::Planned* Plan() const;
 };
 
+// How many splits were searched, and why others were not planned.
+std::string Searched(const SplitSearch& search);
+
 // kInvalidArgument as of SolveMemory. That nothing fits is no error; see
 // HasPlan.
 Result<LeastSplitAnswer> SolveLeastSplit(const LeastSplitRequest& request);

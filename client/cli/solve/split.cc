@@ -19,7 +19,7 @@
 namespace ucudnn::ctl {
 namespace {
 
-struct SplitOptionsOfCommand {
+struct SolveSplitOptions {
   MemoryOptions shared;
   DeviceOptions device;
   LeastSplitRequest request;
@@ -50,15 +50,9 @@ std::string ToTable(const LeastSplitAnswer& answer) {
     AddRow({"whole", "-", "-", "-"}, found.whole->plan, &table);
   }
   std::string text = table.Text() + "\n";
-  if (found.whole_fits) {
-    text += "the whole network fits: nothing needs to be split\n";
-  } else {
-    text += fmt::format(
-        "{} of {} splits searched: {} planned, of {} a task alone is larger "
-        "than the budget, {} cannot be cut so, {} are not measured\n",
-        found.search.done, found.search.splits, found.search.planned,
-        found.search.beyond, found.search.impossible, found.search.unmeasured);
-  }
+  text += found.whole_fits
+              ? "the whole network fits: nothing needs to be split\n"
+              : Searched(found.search) + "\n";
   if (found.cut_off) {
     text +=
         "the search was stopped: another split of as many parts may be "
@@ -67,7 +61,7 @@ std::string ToTable(const LeastSplitAnswer& answer) {
   return text + Lines(answer.notes);
 }
 
-Status RunSplit(const SplitOptionsOfCommand& options,
+Status RunSplit(const SolveSplitOptions& options,
                 const ModelOfKind& model_of_kind) {
   LeastSplitRequest request = options.request;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -99,7 +93,7 @@ void AddSolveSplit(CLI::App* solve, const ModelOfKind& model_of_kind,
       "split",
       "Find the least depth, and the fewest parts of the image, with which a "
       "network split by Split-CNN trains a batch within a budget");
-  auto options = std::make_shared<SplitOptionsOfCommand>();
+  auto options = std::make_shared<SolveSplitOptions>();
   AddMemoryOptions(command, "", &options->shared);
   command->remove_option(command->get_option("--split"));
   AddDeviceOptions(command, &options->device, &options->shared.problem.request);

@@ -106,9 +106,11 @@ class Search {
     if (!fits) return std::nullopt;
     MemoryRequest request = problem_.request;
     request.budget = budget;
-    UCUDNN_ASSIGN_OR_RETURN(MemoryPlan plan,
-                            PlanMemory(graph, request, *problem_.policy));
-    return plan;
+    Result<MemoryPlan> plan = PlanMemory(graph, request, *problem_.policy);
+    if (plan) return *std::move(plan);
+    // What was found to fit may not be found again once a stop was requested.
+    if (plan.error().code == Code::kFailedPrecondition) return std::nullopt;
+    return tl::unexpected<Error>(std::move(plan).error());
   }
 
   Status PlanWhole() {

@@ -164,7 +164,7 @@ TEST(SolveSplitTest, SearchesWhatTheProfileHasMeasured) {
   EXPECT_GT(answer["searched"]["unmeasured"], 0);
   const test::Finished none = Solve("split", flags("whole.csv"));
   EXPECT_EQ(none.status, 3) << none.out;
-  EXPECT_THAT(none.err, HasSubstr("are not measured (the first: "));
+  EXPECT_THAT(none.err, HasSubstr(" not measured (the first: "));
 }
 
 TEST(SolveSplitTest, SaysWhatIsKnownOnCtrlC) {
