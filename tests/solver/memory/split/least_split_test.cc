@@ -138,7 +138,9 @@ TEST(LeastSplitTest, FindsTheLeastOfAllSplits) {
   for (const Graph& network : Networks()) {
     const std::vector<Candidate> all = AllSplits(network);
     ASSERT_GT(all.size(), 10u) << network.name;
-    for (const std::string policy : {"hmms", "baseline"}) {
+    std::vector<std::string> policies = {"hmms"};
+    if (network.name == "images") policies.push_back("baseline");
+    for (const std::string& policy : policies) {
       const MemoryPolicy& of = *FindMemoryPolicy(policy).value();
       const LeastSplit least_of_all = Find(ProblemOf(network, 1_MiB, policy));
       const Bytes low = least_of_all.least_budget;
