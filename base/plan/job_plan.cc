@@ -19,19 +19,6 @@ Result<std::vector<Bytes>> ParseBudgets(std::string_view text) {
   return budgets;
 }
 
-Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory) {
-  if (each.empty()) {
-    each = {all};
-  } else if (all != Bytes(0)) {
-    return Fail(Code::kInvalidArgument,
-                "budget_bytes is {} beside rank_budget_bytes; one of them is "
-                "accepted",
-                all.count());
-  }
-  memory->budgets = std::move(each);
-  return {};
-}
-
 bool CountsWholeSteps(const JobPlan& plan) {
   return plan.request.memory || !plan.request.step.empty() ||
          std::any_of(plan.ranks.begin(), plan.ranks.end(),

@@ -143,10 +143,6 @@ bool CountsWholeSteps(const JobPlan& plan);
 // ParseBytes.
 Result<std::vector<Bytes>> ParseBudgets(std::string_view text);
 
-// Sets the budgets from what messages have: one for all ranks, or a list.
-// kInvalidArgument if there are both.
-Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory);
-
 // The rank's memory plan; null if it has none.
 const DeviceMemoryPlan* MemoryPlanOf(const JobPlan& plan, std::size_t rank);
 

@@ -72,6 +72,20 @@ Status ReadBudget(const Json& json, std::string path, Bytes* budget) {
   return {};
 }
 
+// From one for all ranks, or a list.
+Status SetBudgets(Bytes all, std::vector<Bytes> each, JobMemory* memory) {
+  if (each.empty()) {
+    each = {all};
+  } else if (all != Bytes(0)) {
+    return Fail(Code::kInvalidArgument,
+                "budget_bytes is {} beside rank_budget_bytes; one of them is "
+                "accepted",
+                all.count());
+  }
+  memory->budgets = std::move(each);
+  return {};
+}
+
 void ReadMemory(JsonObject& object, JobMemory* memory) {
   Bytes all;
   object.ReadOptional("budget_bytes", &all);

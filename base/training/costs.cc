@@ -1,6 +1,11 @@
 #include "base/training/costs.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -19,6 +24,54 @@ std::optional<ConvOp> OpOf(TaskKind kind) {
     default:
       return std::nullopt;
   }
+}
+
+void SetMeasured(const KernelProfile& kernel, BatchSize batch, Task* task) {
+  task->work.measured = kernel.points;
+  for (MeasuredPoint& point : task->work.measured) {
+    if (point.batch < batch) point.time = AddingTime(point);
+    point.adding = Nanoseconds(0);
+  }
+}
+
+// By the problem of each convolution; a layer that the profile has under the
+// node's name is preferred if it is of that problem.
+Status SetByProblem(const Profile& kernels, TrainingGraph* graph) {
+  using Key = std::tuple<ConvGeometry, ConvOp, std::string>;
+  std::map<Key, const KernelProfile*> by_problem;  // "": whatever its name
+  for (const KernelProfile& kernel : kernels.kernels) {
+    if (!kernel.problem) continue;
+    const ConvGeometry& geometry = kernel.problem->geometry;
+    by_problem.emplace(Key{geometry, kernel.id.op, kernel.id.layer}, &kernel);
+    by_problem.emplace(Key{geometry, kernel.id.op, ""}, &kernel);
+  }
+  std::set<ConvProblem> problems;
+  std::set<ConvProblem> missing;
+  std::string first;
+  for (Task& task : graph->tasks) {
+    const std::optional<ConvOp> op = OpOf(task.kind);
+    if (!task.work.conv || !op) continue;
+    ConvProblem problem = *task.work.conv;
+    problem.op = *op;
+    problems.insert(problem);
+    auto found =
+        by_problem.find({problem.geometry, *op, std::string(NodeOf(task))});
+    if (found == by_problem.end()) {
+      found = by_problem.find({problem.geometry, *op, ""});
+    }
+    if (found != by_problem.end()) {
+      SetMeasured(*found->second, graph->batch, &task);
+    } else if (missing.insert(problem).second && first.empty()) {
+      first =
+          fmt::format("{} ({})", Excerpt(task.name, 200), ToString(problem));
+    }
+  }
+  if (missing.empty()) return {};
+  return Fail(Code::kInvalidArgument,
+              "{} of the {} problems of {} are not in the profile, such as "
+              "that of {}; rows of all of them, or layers of the model's "
+              "names, are accepted",
+              missing.size(), problems.size(), Excerpt(graph->network), first);
 }
 
 }  // namespace
@@ -45,12 +98,16 @@ Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph) {
     measured.emplace(kernel.id.layer, measured.size());
     if (places.count(kernel.id.layer) == 0) unknown = kernel.id.layer;
   }
+  const bool tells_problems = std::ranges::all_of(
+      kernels.kernels,
+      [](const KernelProfile& kernel) { return kernel.problem.has_value(); });
+  if (!unknown.empty() && tells_problems) return SetByProblem(kernels, graph);
   const bool by_place = !unknown.empty();
   if (by_place && measured.size() != places.size()) {
     return Fail(Code::kInvalidArgument,
                 "the profile's layer '{}' is not in {}; layers must have the "
-                "model's names, or be as many as its {} convolutions ({} are "
-                "measured) and come in their order",
+                "model's names, be as many as its {} convolutions ({} are "
+                "measured) and come in their order, or tell their problems",
                 Excerpt(unknown), Excerpt(graph->network), places.size(),
                 measured.size());
   }
@@ -66,11 +123,7 @@ Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph) {
     const auto profile =
         profiles.find({places.find(NodeOf(task))->second, *op});
     if (profile != profiles.end()) {
-      task.work.measured = profile->second->points;
-      for (MeasuredPoint& point : task.work.measured) {
-        if (point.batch < graph->batch) point.time = AddingTime(point);
-        point.adding = Nanoseconds(0);
-      }
+      SetMeasured(*profile->second, graph->batch, &task);
     }
   }
   return {};

@@ -19,12 +19,14 @@ namespace ucudnn {
 // Sets the device. Errors of Validate.
 Status SetDevice(const DeviceModel& device, TrainingGraph* graph);
 
-// Sets the convolutions' measurements. Layers are matched by name or, if the
-// profile has other names but as many layers, by position. `kernels` are of one
-// device, network and precision (SelectKernels). Filter gradients of less than
-// the graph's mini-batch cost their adding time, since all but the first add to
-// it. Convolutions without a kernel keep the device model's rate.
-// kInvalidArgument if names and numbers of layers both differ.
+// Sets the convolutions' measurements. Layers are matched by name; if the
+// profile has other names, by problem, of which all must be there (as of a
+// network in parts of the image), or by position, if the profile does not tell
+// problems and has as many layers. `kernels` are of one device, network and
+// precision (SelectKernels). Filter gradients of less than the graph's
+// mini-batch cost their adding time, since all but the first add to it.
+// Convolutions without a kernel keep the device model's rate. kInvalidArgument,
+// naming what is missing, if layers cannot be matched.
 Status SetConvolutionCosts(const Profile& kernels, TrainingGraph* graph);
 
 // Sets the measurements of tasks other than convolutions, by their node's name

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,36 @@ void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
   AddOutputOption(command, &options->output);
 }
 
+void AddDeviceOptions(CLI::App* command, DeviceOptions* options,
+                      MemoryRequest* request) {
+  command
+      ->add_option("--device-model", options->device_model,
+                   fmt::format("{}, a JSON file, or a kind of device, whose "
+                               "measured model the coordinator has",
+                               fmt::join(DeviceModelPresets(), ", ")))
+      ->option_text("NAME|FILE|KIND")
+      ->required();
+  AddTextOption(command, "--profile", "FILE", &options->profile,
+                "Measurements, as CSV or gzipped CSV; the device model "
+                "estimates the times that it lacks");
+  AddBytesOption(command, "--budget", &request->budget,
+                 "Device memory for the iteration; default: the device "
+                 "model's");
+  command
+      ->add_option_function<std::int64_t>(
+          "--sub-batch",
+          [request](std::int64_t images) {
+            request->sub_batch = BatchSize(images);
+          },
+          "Images per sub-batch, instead of the policy's choice")
+      ->option_text("N")
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
+  AddTextOption(command, "--timeline", "FILE", &options->timeline,
+                "Write the plan, or the fastest of several, as a Chrome trace");
+  AddTextOption(command, "--graph-out", "FILE", &options->graph_out,
+                "Write the training graph with its costs, as JSON");
+}
+
 MemoryProblem WithoutNetwork(const MemoryOptions& options) {
   MemoryProblem problem = options.problem;
   problem.option_prefix = "--";
@@ -108,6 +139,30 @@ Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options) {
   problem.network = {std::move(network), Excerpt(options.network, 4096)};
   problem.network_name = NetworkNameOf(options.network);
   return problem;
+}
+
+Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options,
+                                        const DeviceOptions& device,
+                                        const ModelOfKind& model_of_kind) {
+  UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem, ReadMemoryProblem(options));
+  UCUDNN_ASSIGN_OR_RETURN(
+      problem.device,
+      ReadDeviceModel("--device-model", device.device_model, model_of_kind));
+  if (!device.profile.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(device.profile, 1_GiB));
+  }
+  return problem;
+}
+
+Status WritePlanFiles(const DeviceOptions& options, const MemoryPlan* plan,
+                      const TrainingGraph& graph,
+                      const nlohmann::ordered_json& graph_json) {
+  if (!options.graph_out.empty()) {
+    UCUDNN_RETURN_IF_ERROR(
+        WriteText(options.graph_out, graph_json.dump(1) + "\n"));
+  }
+  if (options.timeline.empty() || plan == nullptr) return {};
+  return WriteText(options.timeline, ChromeTrace(*plan, graph).dump() + "\n");
 }
 
 Result<DeviceModel> ReadDeviceModel(std::string_view flag,

@@ -9,11 +9,14 @@
 //   [--profile-network N] [--device D] [--layout NCHW] [--max-error 1e-3]
 
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "base/training/device_model.h"
+#include "base/training/graph.h"
+#include "base/training/memory_plan.h"
 #include "base/units.h"
 #include "client/cli/command.h"
 #include "client/cli/network_options.h"
@@ -34,12 +37,36 @@ struct MemoryOptions {
 void AddMemoryOptions(CLI::App* command, std::string_view more_policies,
                       MemoryOptions* options);
 
+// The flags of commands that plan a network on one device:
+//   --device-model NAME|FILE|KIND [--profile P.csv] [--budget 4GB]
+//   [--sub-batch 16] [--timeline T.json] [--graph-out G.json]
+struct DeviceOptions {
+  std::string device_model;
+  std::string profile;
+  std::string timeline;
+  std::string graph_out;
+};
+
+// Adds them; the request's budget is 0 unless it is given.
+void AddDeviceOptions(CLI::App* command, DeviceOptions* options,
+                      MemoryRequest* request);
+
 // The problem of these flags but those that tell of the network; stops on
 // signals.
 MemoryProblem WithoutNetwork(const MemoryOptions& options);
 // The same with the network's contents.
 // kInvalidArgument, naming flag or file, if something is malformed or missing.
 Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options);
+// The same with the device and what was measured on it.
+Result<MemoryProblem> ReadMemoryProblem(const MemoryOptions& options,
+                                        const DeviceOptions& device,
+                                        const ModelOfKind& model_of_kind);
+
+// Writes the plan, unless it is null, and its graph's JSON to the files that
+// the flags name. Errors of WriteText.
+Status WritePlanFiles(const DeviceOptions& options, const MemoryPlan* plan,
+                      const TrainingGraph& graph,
+                      const nlohmann::ordered_json& graph_json);
 
 // `name` is that of a preset, a file or a kind of device. kInvalidArgument,
 // naming `flag` and what is accepted; errors of `model_of_kind`.

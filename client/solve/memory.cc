@@ -1,5 +1,6 @@
 #include "client/solve/memory.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -23,57 +24,9 @@ Result<T> In(std::string_view place, Result<T> result) {
 }
 
 Result<Graph> Split(const MemoryProblem& problem, const Graph& graph) {
-  if (problem.profile) {
-    return Fail(Code::kInvalidArgument,
-                "'{}' beside a profile, which has no parts of the image; one "
-                "of the two is accepted",
-                problem.split);
-  }
   UCUDNN_ASSIGN_OR_RETURN(const SplitOptions split,
                           ParseSplitOptions(problem.split));
   return SplitGraph(graph, split);
-}
-
-Result<TrainingGraph> BuildGraph(const MemoryProblem& problem) {
-  const auto& [contents, source] = problem.network;
-  UCUDNN_ASSIGN_OR_RETURN(
-      const std::string sized,
-      OfInput(WithShapes(contents, problem.shapes, source)));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Graph graph,
-      OfInput(ParseGraph(sized, problem.network_name, problem.batch, source)));
-  if (!problem.split.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(
-        graph, In(problem.option_prefix + "split", Split(problem, graph)));
-  }
-  return OfInput(In(
-      source, BuildTrainingGraph(graph, {problem.precision, problem.fusion})));
-}
-
-// Sets the kind's measurements and its graph's times from the profile.
-Status SetCosts(const MemoryProblem& problem, JointMemoryKind* kind) {
-  TrainingGraph* const graph = &kind->graph;
-  const auto& [contents, source] = *problem.profile;
-  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
-                          ParseProfileCsv(contents, source));
-  ProfileFilter rows = problem.rows;
-  rows.precision = Name(problem.precision);
-  std::set<std::string> names;
-  for (const KernelProfile& kernel : profile.kernels) {
-    names.insert(kernel.id.network);
-  }
-  if (rows.network.empty() && names.count(graph->network) > 0) {
-    rows.network = graph->network;
-  }
-  UCUDNN_ASSIGN_OR_RETURN(kind->convolutions,
-                          In(source, OfInput(SelectKernels(profile, rows))));
-  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(kind->convolutions, graph));
-  // Other tasks' times are of the same device.
-  rows.device = kind->convolutions.kernels.front().id.device;
-  UCUDNN_ASSIGN_OR_RETURN(const std::vector<TaskTime> times,
-                          ParseTaskTimesCsv(contents, rows, source));
-  SetTaskCosts(times, graph);
-  return {};
 }
 
 // The policies that the problem names; of all, those for its number of GPUs.
@@ -113,6 +66,56 @@ nlohmann::ordered_json PlansJson(const MemoryAnswer& answer) {
 
 }  // namespace
 
+Result<Graph> ReadNetwork(const MemoryProblem& problem) {
+  const auto& [contents, source] = problem.network;
+  UCUDNN_ASSIGN_OR_RETURN(
+      const std::string sized,
+      OfInput(WithShapes(contents, problem.shapes, source)));
+  return OfInput(
+      ParseGraph(sized, problem.network_name, problem.batch, source));
+}
+
+Result<MemoryMeasurements> MeasurementsOf(const MemoryProblem& problem,
+                                          const Graph& network) {
+  MemoryMeasurements measured;
+  if (!problem.profile) return measured;
+  const auto& [contents, source] = *problem.profile;
+  UCUDNN_ASSIGN_OR_RETURN(const Profile profile,
+                          ParseProfileCsv(contents, source));
+  ProfileFilter rows = problem.rows;
+  rows.precision = Name(problem.precision);
+  const bool has_network =
+      std::ranges::any_of(profile.kernels, [&](const KernelProfile& kernel) {
+        return kernel.id.network == network.name;
+      });
+  if (rows.network.empty() && has_network) rows.network = network.name;
+  UCUDNN_ASSIGN_OR_RETURN(measured.convolutions,
+                          In(source, OfInput(SelectKernels(profile, rows))));
+  // Other tasks' times are of the same device.
+  rows.device = measured.convolutions.kernels.front().id.device;
+  UCUDNN_ASSIGN_OR_RETURN(measured.others,
+                          ParseTaskTimesCsv(contents, rows, source));
+  return measured;
+}
+
+Result<TrainingGraph> TrainingOf(const MemoryProblem& problem,
+                                 const Graph& network) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      TrainingGraph graph,
+      OfInput(In(
+          problem.network.source,
+          BuildTrainingGraph(network, {problem.precision, problem.fusion}))));
+  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &graph));
+  return graph;
+}
+
+Status SetCosts(const MemoryMeasurements& measured, TrainingGraph* graph) {
+  if (measured.convolutions.kernels.empty()) return {};
+  UCUDNN_RETURN_IF_ERROR(SetConvolutionCosts(measured.convolutions, graph));
+  SetTaskCosts(measured.others, graph);
+  return {};
+}
+
 Result<JointMemoryKind> KindOf(const MemoryProblem& problem) {
   JointMemoryKind kind;
   if (problem.graph) {
@@ -121,9 +124,16 @@ Result<JointMemoryKind> KindOf(const MemoryProblem& problem) {
                                                        problem.graph->source)));
     return kind;
   }
-  UCUDNN_ASSIGN_OR_RETURN(kind.graph, BuildGraph(problem));
-  UCUDNN_RETURN_IF_ERROR(SetDevice(problem.device, &kind.graph));
-  if (problem.profile) UCUDNN_RETURN_IF_ERROR(SetCosts(problem, &kind));
+  UCUDNN_ASSIGN_OR_RETURN(Graph network, ReadNetwork(problem));
+  UCUDNN_ASSIGN_OR_RETURN(MemoryMeasurements measured,
+                          MeasurementsOf(problem, network));
+  if (!problem.split.empty()) {
+    UCUDNN_ASSIGN_OR_RETURN(
+        network, In(problem.option_prefix + "split", Split(problem, network)));
+  }
+  UCUDNN_ASSIGN_OR_RETURN(kind.graph, TrainingOf(problem, network));
+  UCUDNN_RETURN_IF_ERROR(SetCosts(measured, &kind.graph));
+  kind.convolutions = std::move(measured.convolutions);
   return kind;
 }
 

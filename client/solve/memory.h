@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/conv_problem.h"
+#include "base/graph.h"
 #include "base/onnx/network_file.h"
 #include "base/profile.h"
 #include "base/result.h"
@@ -19,6 +20,7 @@
 #include "base/training/device_model.h"
 #include "base/training/graph.h"
 #include "base/training/memory_plan.h"
+#include "base/training/task_times.h"
 #include "base/units.h"
 #include "solver/joint_memory.h"
 #include "solver/memory/policies.h"
@@ -81,6 +83,23 @@ struct MemoryAnswer {
   // Why there is no plan; success if there is one.
   Status HasPlan() const;
 };
+
+// What was measured of a network, by one device.
+struct MemoryMeasurements {
+  Profile convolutions = {};  // empty without a profile
+  std::vector<TaskTime> others = {};
+};
+
+// The steps of KindOf: the network, not split; what the profile has of it; a
+// network's training graph, that of `network` or of its parts, without costs;
+// and the costs of these tasks. kInvalidArgument of the last: the profile has
+// other convolutions.
+Result<Graph> ReadNetwork(const MemoryProblem& problem);
+Result<MemoryMeasurements> MeasurementsOf(const MemoryProblem& problem,
+                                          const Graph& network);
+Result<TrainingGraph> TrainingOf(const MemoryProblem& problem,
+                                 const Graph& network);
+Status SetCosts(const MemoryMeasurements& measured, TrainingGraph* graph);
 
 // The training graph of the problem, with its device and costs, and the
 // convolutions' measurements, if there are any; the policy that it names, other

@@ -41,7 +41,11 @@ constexpr std::uint64_t kOrders = std::uint64_t{2} << 62;
 }  // namespace
 
 std::string ToString(const ImageExtent& extent) {
-  return fmt::format("{}x{}x{}", extent.channels, extent.height, extent.width);
+  return extent.depth > 1
+             ? fmt::format("{}x{}x{}x{}", extent.channels, extent.depth,
+                           extent.height, extent.width)
+             : fmt::format("{}x{}x{}", extent.channels, extent.height,
+                           extent.width);
 }
 
 std::int64_t StoredImages::Label(std::int64_t image) const {

@@ -49,13 +49,7 @@ Shapes ShapesOf(const PreparedTraining& network) {
     }
   }
   for (const std::size_t input : InputsOf(network.whole)) {
-    const Tensor& tensor = network.whole.tensors[input];
-    const std::vector<std::int64_t>& shape = tensor.shape;
-    shapes.image = shape.size() == 4
-                       ? ImageExtent{shape[1], shape[2], shape[3]}
-                       : ImageExtent{.width = tensor.size().count() /
-                                              tensor.element_bytes /
-                                              network.whole.batch.count()};
+    shapes.image = ExtentOfImage(network.whole.tensors[input]);
   }
   return shapes;
 }

@@ -49,7 +49,7 @@ void Loader::Read(std::span<const std::int64_t> images, std::int64_t first,
   for (const std::int64_t image : images) {
     data_.Read(image, pixels.data());
     for (const ImagePart& part : parts_) {
-      const std::int64_t size = extent.channels * part.rows * part.columns;
+      const std::int64_t size = ElementsOf(extent, part);
       CopyPart(extent, pixels.data(), part, to + part.first + first * size);
     }
     ++first;

@@ -25,13 +25,15 @@
 #include "base/text.h"
 #include "base/training/json.h"
 #include "client/cli/command.h"
-#include "client/cli/server/progress.h"
+#include "client/cli/progress.h"
 #include "client/config/environment.h"
 #include "client/gradients/gradient_sum.h"
 #include "client/ranks/rank_device.h"
 #include "client/session/config.h"
 #include "client/train/adopted_plan.h"
 #include "client/train/checkpoint.h"
+#include "client/train/drawn_steps.h"
+#include "client/train/evaluation.h"
 #include "client/train/exchange.h"
 #include "client/train/job.h"
 #include "client/train/loader.h"
@@ -49,10 +51,6 @@ using Clock = std::chrono::steady_clock;
 // The first steps under a plan, which load code, are not timed; nor are those
 // that try streams.
 constexpr std::int64_t kWarmUp = 2;
-constexpr BatchSize kEvaluatedAtOnce(16);
-// Between the numbers that draws of consecutive steps follow from, so that they
-// are not those of other seeds.
-constexpr std::uint64_t kDrawDistance = 0x9E3779B97F4A7C15U;
 
 template <class T>
 Status StatusOf(const Result<T>& result) {
@@ -438,7 +436,7 @@ class Training {
     execution.poison = options_.poison;
     execution.time_tasks = options_.time_tasks;
     execution.streams = options_.plan.streams;
-    if (draws()) execution.graph_memory = Bytes();
+    if (drawn_.draws()) execution.graph_memory = Bytes();
     auto executor = MemoryExecutor::Create(*device_, *operators_, network.graph,
                                            network.training, *part_.plan,
                                            network.parameters, execution);
@@ -456,10 +454,7 @@ class Training {
     }
     run_.host = executor_->host_arena();
     loader_->SetShare(std::move(batches), part_.first, part_.batch);
-    for (DrawnStep& drawn : drawn_) {
-      drawn = {.parts = ImagePartsOf(network.graph, job_.data->extent(),
-                                     network.training)};
-    }
+    drawn_.Reset();
     return {};
   }
 
@@ -589,12 +584,12 @@ class Training {
 
   // Not collective by itself, but for what the executor exchanges.
   Status StepMine(StepReport* step) {
-    UCUDNN_ASSIGN_OR_RETURN(const DrawnStep* const now, Drawn(done_));
-    UCUDNN_ASSIGN_OR_RETURN(const DrawnStep* const next, Drawn(done_ + 1));
+    UCUDNN_ASSIGN_OR_RETURN(const DrawnStep* const now, drawn_.At(done_));
+    UCUDNN_ASSIGN_OR_RETURN(const DrawnStep* const next, drawn_.At(done_ + 1));
     const bool is_last = done_ + 1 == options_.steps;
     const TrainingBatch& batch =
         loader_->Load(done_, now->parts, is_last ? nullptr : &next->parts);
-    if (draws()) {
+    if (drawn_.draws()) {
       UCUDNN_RETURN_IF_ERROR(
           executor_->Redraw(now->network->training, now->network->operations));
     }
@@ -605,30 +600,6 @@ class Training {
   // On all ranks the same, whether or not they find something to try.
   std::int64_t warm_up() const {
     return options_.plan.streams == 1 ? kWarmUp : kWarmUp + 2 * kStreamTrials;
-  }
-
-  bool draws() const { return options_.split && options_.split->stochastic; }
-
-  // Where a step cuts the images, and then the network.
-  struct DrawnStep {
-    std::int64_t step = -1;
-    std::unique_ptr<PreparedTraining> network = {};
-    std::vector<ImagePart> parts = {};
-  };
-
-  // The same on all ranks, and after a checkpoint.
-  Result<const DrawnStep*> Drawn(std::int64_t step) {
-    DrawnStep& drawn = drawn_[static_cast<std::size_t>(step % 2)];
-    if (!draws() || drawn.step == step) return &drawn;
-    UCUDNN_ASSIGN_OR_RETURN(
-        drawn.network,
-        DrawTraining(
-            *job_.network, job_.input,
-            options_.seed + static_cast<std::uint64_t>(step) * kDrawDistance));
-    drawn.parts = ImagePartsOf(drawn.network->graph, job_.data->extent(),
-                               job_.network->training);
-    drawn.step = step;
-    return &drawn;
   }
 
   // Each rank has updated its own parameters; they must be bitwise equal.
@@ -653,73 +624,20 @@ class Training {
   Status Evaluate() {
     if (job_.held_out == nullptr || result_.interrupted) return {};
     Say("evaluating");
-    Evaluation mine;
-    Status evaluated = idle() ? Status() : EvaluateMine(&mine);
-    std::array<double, 3> sums = {mine.loss, static_cast<double>(mine.labels),
-                                  static_cast<double>(mine.correct)};
+    Result<Evaluation> mine = Evaluation();
+    if (!idle()) {
+      Keep(*executor_);
+      executor_.reset();
+      mine = EvaluateShare(*device_, *operators_, job_, options_, part_, stop_);
+    }
+    Status evaluated = StatusOf(mine);
+    const Evaluation sum = mine.value_or(Evaluation());
+    std::array<double, 3> sums = {sum.loss, static_cast<double>(sum.labels),
+                                  static_cast<double>(sum.correct)};
     UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<double>(sums), 1.0,
                                        Soon(), std::move(evaluated)));
     result_.evaluation = {sums[0], std::llround(sums[1]),
                           std::llround(sums[2])};
-    return {};
-  }
-
-  // Of this rank's share of the images, by a plan of its own for few images at
-  // once: of the network as the model has it, undivided. Not collective.
-  Status EvaluateMine(Evaluation* sum) {
-    Keep(*executor_);
-    executor_.reset();
-    TrainingInput input = job_.input;
-    input.split.reset();
-    input.repeats = 1;
-    UCUDNN_ASSIGN_OR_RETURN(const auto whole, ReadTraining(input));
-    CopyWeights(job_.network->training, job_.network->parameters,
-                whole->training, &whole->parameters);
-    TrainingRequest request = {.policy = "undivided",
-                               .budget = part_.plan->budget};
-    BatchSize& batch = whole->training.batch;
-    batch = std::min(part_.batch, kEvaluatedAtOnce);
-    std::optional<MemoryPlan> plan;
-    while (!plan) {
-      input.batches = {batch};
-      UCUDNN_RETURN_IF_ERROR(
-          MeasureTraining(*device_, *operators_, input, stop_, whole.get()));
-      auto planned = PlanTraining(*whole, request, stop_);
-      if (planned) {
-        plan = *std::move(planned);
-      } else if (planned.error().code != Code::kFailedPrecondition ||
-                 batch == BatchSize(1)) {
-        return tl::unexpected<Error>(std::move(planned).error());
-      } else {
-        batch = BatchSize(batch.count() / 2);
-      }
-    }
-    UCUDNN_ASSIGN_OR_RETURN(
-        const auto executor,
-        MemoryExecutor::Create(*device_, *operators_, whole->graph,
-                               whole->training, *plan, whole->parameters, {}));
-    UCUDNN_ASSIGN_OR_RETURN(TrainingBatch images, executor->MakeBatch());
-    const Dataset& data = *job_.held_out;
-    const std::int64_t all = std::min(options_.evaluate, data.size());
-    const std::int64_t end =
-        all * (part_.first + part_.batch).count() / options_.batch.count();
-    for (std::int64_t first =
-             all * part_.first.count() / options_.batch.count();
-         first < end; first += batch.count()) {
-      const std::int64_t count = std::min(batch.count(), end - first);
-      const auto labels = std::ssize(images.labels) / batch.count();
-      for (std::int64_t i = 0; i < count; ++i) {
-        data.Read(first + i,
-                  images.images.data() + i * data.extent().elements());
-        std::fill_n(images.labels.begin() + i * labels, labels,
-                    static_cast<std::int32_t>(data.Label(first + i)));
-      }
-      UCUDNN_ASSIGN_OR_RETURN(const Evaluation some,
-                              executor->Evaluate(images, BatchSize(count)));
-      sum->loss += some.loss;
-      sum->labels += some.labels;
-      sum->correct += some.correct;
-    }
     return {};
   }
 
@@ -795,9 +713,9 @@ class Training {
   std::vector<std::int64_t> shares_;          // the batches of all ranks
   std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
   std::optional<IdleRank> idle_;              // of others
-  std::array<DrawnStep, 2> drawn_;            // of steps in turn
   std::optional<ExchangeCosts> costs_;        // with other ranks
   Nanoseconds predicted_passes_{0};           // this rank's, among the others
+  DrawnSteps drawn_{job_, options_};
   MemoryRun run_;
   HostWatch watch_;          // since the plan was applied
   std::int64_t done_ = 0;    // steps

@@ -17,7 +17,7 @@ std::vector<ImagePart> ImagePartsOf(const Graph& graph,
   auto block = planned.blocks.begin();
   for (const std::size_t input : InputsOf(graph)) {
     const Tensor& tensor = graph.tensors[input];
-    const bool whole = tensor.shape.size() != 4;
+    const bool whole = tensor.shape.size() < 4;
     const ImagePart& part = parts.emplace_back(
         ImagePart{first, row, whole ? image.height : tensor.shape.end()[-2],
                   column, whole ? image.width : tensor.shape.back()});
@@ -34,10 +34,11 @@ std::vector<ImagePart> ImagePartsOf(const Graph& graph,
 
 void CopyPart(const ImageExtent& extent, const float* image,
               const ImagePart& part, float* to) {
-  for (std::int64_t channel = 0; channel < extent.channels; ++channel) {
+  const std::int64_t slices = extent.channels * extent.depth;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
     for (std::int64_t row = part.row; row < part.row + part.rows; ++row) {
       const float* const from =
-          image + (channel * extent.height + row) * extent.width + part.column;
+          image + (slice * extent.height + row) * extent.width + part.column;
       to = std::copy_n(from, part.columns, to);
     }
   }

@@ -14,8 +14,8 @@
 
 namespace ucudnn {
 
-// Rows and columns of each channel. In a TrainingBatch, this part of all images
-// begins at element `first`.
+// Rows and columns of each channel, and of each slice of a volume. In a
+// TrainingBatch, this part of all images begins at element `first`.
 struct ImagePart {
   std::int64_t first = 0;
   std::int64_t row = 0;
@@ -31,6 +31,12 @@ struct ImagePart {
 std::vector<ImagePart> ImagePartsOf(const Graph& graph,
                                     const ImageExtent& image,
                                     const TrainingGraph& planned);
+
+// Of one image.
+inline std::int64_t ElementsOf(const ImageExtent& extent,
+                               const ImagePart& part) {
+  return extent.channels * extent.depth * part.rows * part.columns;
+}
 
 // Copies a part of one image to where it lies packed.
 void CopyPart(const ImageExtent& extent, const float* image,

@@ -23,8 +23,9 @@ const dnnl::normalization_flags kNormaliseFlags =
 // oneDNN takes inputs by non-const pointers.
 void* Writable(const void* data) { return const_cast<void*>(data); }
 
+// For operators to which a volume's slices are more rows.
 memory::desc Form(BatchSize batch, const ImageExtent& e) {
-  return {{batch.count(), e.channels, e.height, e.width},
+  return {{batch.count(), e.channels, e.depth * e.height, e.width},
           memory::data_type::f32,
           memory::format_tag::nchw};
 }
@@ -33,14 +34,35 @@ memory::desc FloatRow(std::int64_t count) {
   return Row(count, memory::data_type::f32);
 }
 
-// Whether a window of `pooling` at output (row, column) covers the pixel; gives
-// the covered rows or columns of one axis.
-std::pair<std::int64_t, std::int64_t> Covered(const Window& window,
-                                              std::int64_t output,
-                                              std::int64_t input) {
-  const std::int64_t begin = output * window.stride - window.before;
-  return {std::max<std::int64_t>(begin, 0),
-          std::min(begin + window.extent, input)};
+// Of one axis: what a window covers of the input.
+struct Cover {
+  Cover(const Window& window, std::int64_t output, std::int64_t input)
+      : begin(
+            std::max<std::int64_t>(output * window.stride - window.before, 0)),
+        end(std::min(output * window.stride - window.before + window.extent,
+                     input)) {}
+
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// The first pixel of the window whose value is `y`; if all are NaN, the first.
+std::int64_t FirstMaximum(const ImageExtent& in,
+                          const std::array<Cover, 3>& window, const float* x,
+                          float y) {
+  const auto& [slices, rows, columns] = window;
+  const auto pixel = [&](std::int64_t slice, std::int64_t row,
+                         std::int64_t column) {
+    return (slice * in.height + row) * in.width + column;
+  };
+  for (std::int64_t i = slices.begin; i < slices.end; ++i) {
+    for (std::int64_t j = rows.begin; j < rows.end; ++j) {
+      for (std::int64_t k = columns.begin; k < columns.end; ++k) {
+        if (x[pixel(i, j, k)] == y) return pixel(i, j, k);
+      }
+    }
+  }
+  return pixel(slices.begin, rows.begin, columns.begin);
 }
 
 // Adds dy to the first maximum of each window of one channel.
@@ -48,22 +70,12 @@ void AddToMaxima(const Pooling& pooling, const float* x, const float* y,
                  const float* dy, float* dx) {
   const ImageExtent& in = pooling.input;
   const ImageExtent& out = pooling.output;
-  for (std::int64_t row = 0; row < out.height; ++row) {
-    const auto [top, bottom] = Covered(pooling.windows[0], row, in.height);
-    for (std::int64_t column = 0; column < out.width; ++column) {
-      const auto [left, right] = Covered(pooling.windows[1], column, in.width);
-      const std::int64_t at = row * out.width + column;
-      const auto first = [&, t = top, b = bottom, l = left,
-                          r = right]() -> std::int64_t {
-        for (std::int64_t i = t; i < b; ++i) {
-          for (std::int64_t j = l; j < r; ++j) {
-            if (x[i * in.width + j] == y[at]) return i * in.width + j;
-          }
-        }
-        return t * in.width + l;  // all are NaN
-      };
-      dx[first()] += dy[at];
-    }
+  for (std::int64_t i = 0; i < out.pixels(); ++i) {
+    const std::array window = {
+        Cover(pooling.windows[0], i / out.width / out.height, in.depth),
+        Cover(pooling.windows[1], i / out.width % out.height, in.height),
+        Cover(pooling.windows[2], i % out.width, in.width)};
+    dx[FirstMaximum(in, window, x, y[i])] += dy[i];
   }
 }
 
@@ -107,23 +119,28 @@ float SlopeOf(const Activation& activation, float saved) {
 }
 
 // Each pixel of `planes` planes of `to` is a weighted sum of pixels of `from`.
-void Resample(const std::array<AxisTaps, 2>& taps, std::int64_t planes,
+void Resample(const std::array<AxisTaps, 3>& taps, std::int64_t planes,
               const ImageExtent& from, const ImageExtent& to, const float* x,
               float beta, float* y) {
-  const auto& [rows, columns] = taps;
+  // visit(element, weight) for the taps of one pixel of one axis.
+  const auto each = [](const AxisTaps& axis, std::int64_t pixel,
+                       const auto& visit) {
+    const auto at = static_cast<std::size_t>(pixel);
+    for (auto t = static_cast<std::size_t>(axis.starts[at]);
+         t < static_cast<std::size_t>(axis.starts[at + 1]); ++t) {
+      visit(std::int64_t{axis.from[t]}, double{axis.weights[t]});
+    }
+  };
   for (std::int64_t i = 0; i < planes * to.pixels(); ++i) {
     const float* const plane = x + i / to.pixels() * from.pixels();
-    const auto row = static_cast<std::size_t>(i / to.width % to.height);
-    const auto column = static_cast<std::size_t>(i % to.width);
     double sum = 0;
-    for (auto r = static_cast<std::size_t>(rows.starts[row]);
-         r < static_cast<std::size_t>(rows.starts[row + 1]); ++r) {
-      for (auto c = static_cast<std::size_t>(columns.starts[column]);
-           c < static_cast<std::size_t>(columns.starts[column + 1]); ++c) {
-        sum += double{rows.weights[r]} * double{columns.weights[c]} *
-               double{plane[rows.from[r] * from.width + columns.from[c]]};
-      }
-    }
+    each(taps[0], i / to.width / to.height % to.depth, [&](auto d, double u) {
+      each(taps[1], i / to.width % to.height, [&](auto h, double v) {
+        const float* const row = plane + (d * from.height + h) * from.width;
+        each(taps[2], i % to.width,
+             [&](auto w, double t) { sum += u * v * t * double{row[w]}; });
+      });
+    });
     Store(sum, beta, &y[i]);
   }
 }
@@ -352,13 +369,13 @@ class OneDnnOperators final : public Operators {
   Status Pool(BatchSize batch, const Pooling& pooling, const float* x,
               float* y) override {
     return Computed([&] {
-      Execute(dnnl::pooling_forward(
-                  PoolForward(batch, pooling,
-                              pooling.kind == Pooling::Kind::kMax
-                                  ? dnnl::prop_kind::forward_inference
-                                  : dnnl::prop_kind::forward_training)),
-              {{DNNL_ARG_SRC, Of(Form(batch, pooling.input), x)},
-               {DNNL_ARG_DST, Of(Form(batch, pooling.output), y)}});
+      const PoolForms forms(batch, pooling);
+      Execute(
+          dnnl::pooling_forward(
+              PoolForward(forms, pooling.kind == Pooling::Kind::kMax
+                                     ? dnnl::prop_kind::forward_inference
+                                     : dnnl::prop_kind::forward_training)),
+          {{DNNL_ARG_SRC, Of(forms.in, x)}, {DNNL_ARG_DST, Of(forms.out, y)}});
     });
   }
 
@@ -377,17 +394,14 @@ class OneDnnOperators final : public Operators {
       return {};
     }
     return Summed(count, beta, dx, [&](float* result) {
-      const memory::desc in = Form(batch, pooling.input);
-      const memory::desc out = Form(batch, pooling.output);
-      const Sides sides(pooling);
-      Execute(
-          dnnl::pooling_backward(
-              {{AlgorithmOf(pooling.kind), in, out, sides.strides, sides.kernel,
-                sides.before, sides.after},
-               runtime_.engine,
-               PoolForward(batch, pooling, dnnl::prop_kind::forward_training)}),
-          {{DNNL_ARG_DIFF_DST, Of(out, dy)},
-           {DNNL_ARG_DIFF_SRC, Of(in, result)}});
+      const PoolForms forms(batch, pooling);
+      Execute(dnnl::pooling_backward(
+                  {{forms.algorithm, forms.in, forms.out, forms.strides,
+                    forms.kernel, forms.before, forms.after},
+                   runtime_.engine,
+                   PoolForward(forms, dnnl::prop_kind::forward_training)}),
+              {{DNNL_ARG_DIFF_DST, Of(forms.out, dy)},
+               {DNNL_ARG_DIFF_SRC, Of(forms.in, result)}});
     });
   }
 
@@ -624,12 +638,18 @@ class OneDnnOperators final : public Operators {
   }
 
  private:
-  struct Sides {
-    explicit Sides(const Pooling& pooling) {
-      const std::array inputs = {pooling.input.height, pooling.input.width};
-      const std::array outputs = {pooling.output.height, pooling.output.width};
-      for (std::size_t axis = 0; axis < 2; ++axis) {
+  // A pool as oneDNN describes it, in two dimensions or three.
+  struct PoolForms {
+    PoolForms(BatchSize batch, const Pooling& pooling)
+        : algorithm(AlgorithmOf(pooling.kind)) {
+      const auto inputs = pooling.input.axes();
+      const auto outputs = pooling.output.axes();
+      memory::dims from = {batch.count(), pooling.input.channels};
+      memory::dims to = {batch.count(), pooling.output.channels};
+      for (std::size_t axis = pooling.of_volumes() ? 0 : 1; axis < 3; ++axis) {
         const Window& w = pooling.windows[axis];
+        from.push_back(inputs[axis]);
+        to.push_back(outputs[axis]);
         strides.push_back(w.stride);
         kernel.push_back(w.extent);
         before.push_back(w.before);
@@ -637,7 +657,14 @@ class OneDnnOperators final : public Operators {
         after.push_back((outputs[axis] - 1) * w.stride + w.extent -
                         inputs[axis] - w.before);
       }
+      const auto packed = pooling.of_volumes() ? memory::format_tag::ncdhw
+                                               : memory::format_tag::nchw;
+      in = {from, memory::data_type::f32, packed};
+      out = {to, memory::data_type::f32, packed};
     }
+    dnnl::algorithm algorithm;
+    memory::desc in;
+    memory::desc out;
     memory::dims strides;
     memory::dims kernel;
     memory::dims before;
@@ -682,11 +709,9 @@ class OneDnnOperators final : public Operators {
   }
 
   dnnl::pooling_forward::primitive_desc PoolForward(
-      BatchSize batch, const Pooling& pooling, dnnl::prop_kind kind) const {
-    const Sides sides(pooling);
-    return {{kind, AlgorithmOf(pooling.kind), Form(batch, pooling.input),
-             Form(batch, pooling.output), sides.strides, sides.kernel,
-             sides.before, sides.after},
+      const PoolForms& forms, dnnl::prop_kind kind) const {
+    return {{kind, forms.algorithm, forms.in, forms.out, forms.strides,
+             forms.kernel, forms.before, forms.after},
             runtime_.engine};
   }
 

@@ -40,6 +40,7 @@ std::vector<Tap> TapsOfPixel(const Resizing& resizing, std::int64_t o,
         {inside(resizing.rounds ? std::ceil(place - 0.5) : std::floor(place))}};
   }
   const double below = std::floor(place);
+  if (place == below) return {{inside(below)}};
   return {{inside(below), 1 - (place - below)},
           {inside(below + 1), place - below}};
 }
@@ -77,11 +78,12 @@ std::uint32_t DropoutThreshold(double ratio) {
       std::clamp(ratio * kRange, 0.0, kRange - 1));
 }
 
-std::array<AxisTaps, 2> TapsOf(const Resizing& resizing, bool backward) {
-  const ImageExtent& in = resizing.input;
-  const ImageExtent& out = resizing.output;
-  return {TapsOfAxis(resizing, in.height, out.height, backward),
-          TapsOfAxis(resizing, in.width, out.width, backward)};
+std::array<AxisTaps, 3> TapsOf(const Resizing& resizing, bool backward) {
+  const auto in = resizing.input.axes();
+  const auto out = resizing.output.axes();
+  return {TapsOfAxis(resizing, in[0], out[0], backward),
+          TapsOfAxis(resizing, in[1], out[1], backward),
+          TapsOfAxis(resizing, in[2], out[2], backward)};
 }
 
 }  // namespace ucudnn

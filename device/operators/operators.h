@@ -8,12 +8,12 @@
 //   UCUDNN_ASSIGN_OR_RETURN(auto operators, OpenOperators(device));
 //   operators->Pool(batch, pooling, x, y);
 //
-// Tensors are floats, packed NCHW, in device memory. Calls enqueue work; on
-// GPUs they neither allocate nor wait once their shapes have come before.
-// Outputs do not overlap inputs unless a function says that they may be equal.
-// A `beta` of 0 means that the old contents of the output are not read and may
-// be NaN; with 1, the result is added to them. The same calls give the same
-// bits. Used by the device's thread; the device must outlive them.
+// Tensors are floats, packed NCHW or NCDHW, in device memory. Calls enqueue
+// work; on GPUs they neither allocate nor wait once their shapes have come
+// before. Outputs do not overlap inputs unless a function says that they may be
+// equal. A `beta` of 0 means that the old contents of the output are not read
+// and may be NaN; with 1, the result is added to them. The same calls give the
+// same bits. Used by the device's thread; the device must outlive them.
 
 #include <array>
 #include <cstdint>
@@ -27,13 +27,16 @@
 
 namespace ucudnn {
 
-// The part of a tensor that belongs to one image.
+// The part of a tensor that belongs to one image, or to one volume, whose
+// pixels have a third axis: slices of rows.
 struct ImageExtent {
   std::int64_t channels = 1;
   std::int64_t height = 1;
   std::int64_t width = 1;
+  std::int64_t depth = 1;
 
-  std::int64_t pixels() const { return height * width; }
+  std::int64_t pixels() const { return depth * height * width; }
+  std::array<std::int64_t, 3> axes() const { return {depth, height, width}; }
   std::int64_t elements() const { return channels * pixels(); }
   friend bool operator==(const ImageExtent&, const ImageExtent&) = default;
 };
@@ -47,8 +50,12 @@ struct Pooling {
   Kind kind = Kind::kMax;
   ImageExtent input;
   ImageExtent output;
-  std::array<Window, 2> windows;  // of height and width
+  std::array<Window, 3> windows;  // of depth, height and width
 
+  // Whether depth counts. Libraries have pools of two dimensions and of three.
+  bool of_volumes() const {
+    return input.depth > 1 || output.depth > 1 || windows[0] != Window();
+  }
   friend bool operator==(const Pooling&, const Pooling&) = default;
 };
 
@@ -109,9 +116,9 @@ struct AxisTaps {
   std::vector<std::int32_t> from;
   std::vector<float> weights;
 };
-// Of rows, then of columns: of each output pixel, or, for the gradient, of each
-// input pixel.
-std::array<AxisTaps, 2> TapsOf(const Resizing& resizing, bool backward);
+// Of slices, of rows, then of columns: of each output pixel, or, for the
+// gradient, of each input pixel.
+std::array<AxisTaps, 3> TapsOf(const Resizing& resizing, bool backward);
 
 // A normalisation of each channel over images and pixels.
 struct Normalisation {

@@ -371,7 +371,7 @@ class TaskMeasurement {
   std::string KeyOf(std::size_t task, BatchSize batch) const {
     const TaskOperation& o = operations_[task];
     const auto extent = [](const ImageExtent& e) {
-      return fmt::format("{}x{}x{}", e.channels, e.height, e.width);
+      return fmt::format("{}x{}x{}x{}", e.channels, e.depth, e.height, e.width);
     };
     std::string key =
         fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(o.what),
@@ -382,7 +382,7 @@ class TaskMeasurement {
                        o.response.size, o.planes, o.span);
     key += fmt::format(" {}", static_cast<int>(o.resizing.mode));
     for (const TensorPart& part : o.parts) {
-      key += fmt::format(" {} {} {}", part.height, part.width,
+      key += fmt::format(" {} {} {} {}", part.depth, part.height, part.width,
                          part.old.has_value());
     }
     for (const auto& factor : o.factors) {

@@ -25,22 +25,6 @@ constexpr std::string_view kAccepted =
     "MaxPool, AveragePool, GlobalAveragePool, BatchNormalization, LRN, Resize, "
     "Add, Mul, Concat, Split, Dropout and the padding of convolutions";
 
-Result<ImageExtent> ExtentOf(const Tensor& tensor) {
-  const std::vector<std::int64_t>& shape = tensor.shape;
-  ImageExtent extent;
-  switch (shape.size()) {
-    case 2:
-      extent.channels = shape[1];
-      return extent;
-    case 4:
-      return ImageExtent{shape[1], shape[2], shape[3]};
-    default:
-      return Fail(Code::kUnimplemented,
-                  "tensor '{}' has {} dimensions; 2 or 4 are accepted",
-                  Excerpt(tensor.name), shape.size());
-  }
-}
-
 class Binder {
  public:
   Binder(const Graph& graph, const TrainingGraph& training,
@@ -65,6 +49,14 @@ class Binder {
   }
 
  private:
+  static Result<ImageExtent> ExtentOf(const Tensor& tensor) {
+    const std::size_t dims = tensor.shape.size();
+    if (dims >= 2 && dims <= 5) return ExtentOfImage(tensor);
+    return Fail(Code::kUnimplemented,
+                "tensor '{}' has {} dimensions; 2 to 5 are accepted",
+                Excerpt(tensor.name), dims);
+  }
+
   Result<TaskOperation> Of(const Task& task) const {
     TaskOperation operation;
     operation.kind = task.kind;
@@ -325,7 +317,8 @@ class Binder {
         node.NumberOr("antialias", 0) != 0) {
       return Fail(Code::kUnimplemented,
                   "its mode is '{}', from {} channels to {}; nearest and "
-                  "linear of height and width, without antialias, are accepted",
+                  "linear of depth, height and width, without antialias, are "
+                  "accepted",
                   mode, resizing.input.channels, resizing.output.channels);
     }
     resizing.mode = linear ? Resizing::Mode::kLinear : Resizing::Mode::kNearest;
@@ -368,22 +361,23 @@ class Binder {
     pooling.input = operation->input;
     pooling.output = operation->output;
     if (node.op_type == "GlobalAveragePool") {
-      pooling.windows[0].extent = pooling.input.height;
-      pooling.windows[1].extent = pooling.input.width;
+      for (std::size_t axis = 0; axis < pooling.windows.size(); ++axis) {
+        pooling.windows[axis].extent = pooling.input.axes()[axis];
+      }
     } else if (node.divisor == Divisor::kPadded) {
       return Fail(Code::kUnimplemented,
                   "ceil_mode adds to the padding that it averages "
                   "(count_include_pad), which devices do differently; one of "
                   "both is accepted");
-    } else if (node.pooling && (*node.pooling)[0] == Window()) {
+    } else if (node.pooling) {
       if (node.divisor == Divisor::kInside) {
         pooling.kind = Pooling::Kind::kAverageInside;
       }
-      pooling.windows = {(*node.pooling)[1], (*node.pooling)[2]};
+      pooling.windows = *node.pooling;
     } else {
       return Fail(Code::kUnimplemented,
-                  "its window is unknown or three-dimensional; one of height "
-                  "and width is accepted");
+                  "its windows are not known; explicit padding without "
+                  "dilation is accepted");
     }
     return {};
   }
@@ -443,6 +437,16 @@ class Binder {
 };
 
 }  // namespace
+
+ImageExtent ExtentOfImage(const Tensor& tensor) {
+  ImageExtent extent;
+  const std::vector<std::int64_t>& shape = tensor.shape;
+  if (shape.size() > 1) extent.channels = shape[1];
+  if (shape.size() > 2) extent.width = shape.back();
+  if (shape.size() > 3) extent.height = shape.end()[-2];
+  if (shape.size() > 4) extent.depth = shape.end()[-3];
+  return extent;
+}
 
 std::string_view Name(TaskOperator what) {
   constexpr std::array<std::string_view, 14> kNames = {

@@ -38,12 +38,14 @@ enum class TaskOperator {
 // "convolution", "relu", ..., "update".
 std::string_view Name(TaskOperator what);
 
-// One of several tensors of a task: `height` rows of `width` elements, from
-// element `first` on, of each plane of the tensor that they make together.
+// One of several tensors of a task: `depth` slices of `height` rows of `width`
+// elements, from element `first` on, of each plane of the tensor that they make
+// together.
 struct TensorPart {
   std::size_t block = 0;
   std::optional<std::size_t> old = {};  // as TaskOperation::old
   std::int64_t first = 0;
+  std::int64_t depth = 1;
   std::int64_t height = 1;
   std::int64_t width = 0;
 };
@@ -73,11 +75,12 @@ struct TaskOperation {
   LocalResponse response = {};
   Resizing resizing = {};
   // Of Concat, Split and Pad: their parts, or the gradients of those; and the
-  // planes of an image, and the elements of a plane and of its rows, that the
-  // parts make together.
+  // planes of an image, and the elements of a plane, of its slices and of its
+  // rows, that the parts make together.
   std::vector<TensorPart> parts = {};
   std::int64_t planes = 1;
   std::int64_t plane = 0;
+  std::int64_t slice = 0;
   std::int64_t row = 0;
   bool pads = false;  // there are zeros around the part
   // Of a product: how many elements of x[0] each of x[1] multiplies, and the
@@ -94,12 +97,16 @@ struct TaskOperation {
   std::optional<std::size_t> old;
 };
 
+// Of a tensor of a batch, whose shape is N, C and up to three axes: width,
+// height and width, or depth, height and width.
+ImageExtent ExtentOfImage(const Tensor& tensor);
+
 // One for each task. `graph` is what `training` was built from.
 // kUnimplemented, naming the node and what is accepted, if a task cannot be
 // computed: other operators than those of TaskOperator, Sigmoid, HardSigmoid,
-// Swish and HardSwish among them; pools in three dimensions; averages that
-// divide by Divisor::kPadded; several losses; precisions other than FP32 and
-// TF32.
+// Swish and HardSwish among them; tensors of more than three axes beside batch
+// and channels; averages that divide by Divisor::kPadded; several losses;
+// precisions other than FP32 and TF32.
 Result<std::vector<TaskOperation>> OperationsOf(const Graph& graph,
                                                 const TrainingGraph& training);
 

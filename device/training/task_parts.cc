@@ -145,10 +145,14 @@ Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t index,
   const auto columns = static_cast<std::size_t>(node.NumberOr("columns", 0));
   operation->pads = node.pooling.has_value();
   const bool rectangles = operation->pads || columns > 0;
-  const auto from = rectangles ? rank - 2 : axis;
+  // Padding before and after slices makes planes of all of them.
+  const bool slices = operation->pads && (*node.pooling)[0] != Window();
+  const auto from = slices ? rank - 3 : rectangles ? rank - 2 : axis;
   operation->planes = product(whole.begin() + 1, whole.begin() + from);
   operation->plane = product(whole.begin() + from, whole.end());
   operation->row = rectangles ? whole.back() : operation->plane;
+  operation->slice =
+      slices ? product(whole.end() - 2, whole.end()) : operation->plane;
   Blocks blocks;
   std::vector<std::optional<TensorPart>> gradients(tensors.size());
   if (task.kind == TaskKind::kForward) {
@@ -165,14 +169,17 @@ Status SetParts(const Graph& graph, const Dataflow& flow, std::size_t index,
   }
   std::int64_t x = operation->pads ? (*node.pooling)[2].before : 0;
   std::int64_t y = operation->pads ? (*node.pooling)[1].before : 0;
+  const std::int64_t z = operation->pads ? (*node.pooling)[0].before : 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Shape& shape = graph.tensors[tensors[i]].shape;
     TensorPart part = gradients[i].value_or(TensorPart());
+    part.depth = slices ? shape[shape.size() - 3] : 1;
     part.height = rectangles ? shape[shape.size() - 2] : 1;
     part.width =
         rectangles ? shape.back() : product(shape.begin() + axis, shape.end());
     // The largest parts of a stochastic split overlap.
-    part.first = std::min(y, operation->plane / operation->row - part.height) *
+    part.first = z * operation->slice +
+                 std::min(y, operation->slice / operation->row - part.height) *
                      operation->row +
                  std::min(x, operation->row - part.width);
     x += part.width;

@@ -258,20 +258,22 @@ Status TaskRunner::CopyParts(const TaskOperation& operation,
         Bytes(planes * operation.plane * std::int64_t{sizeof(float)})));
   }
   for (const TensorPart& part : operation.parts) {
-    float* const in_whole = blocks[whole] + part.first;
-    float* const alone = blocks[part.block];
-    const PlaneStrides packed = {part.height * part.width, part.width};
-    if (joins) {
-      UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(planes, part.height,
-                                                 part.width, alone, packed,
-                                                 beta, in_whole, in_plane));
-      continue;
+    const std::int64_t slice = part.height * part.width;
+    const PlaneStrides packed = {part.depth * slice, part.width};
+    float kept = beta;
+    if (!joins) {
+      UCUDNN_ASSIGN_OR_RETURN(kept,
+                              BetaOf(part.block, part.old, blocks, batch));
     }
-    UCUDNN_ASSIGN_OR_RETURN(const float kept,
-                            BetaOf(part.block, part.old, blocks, batch));
-    UCUDNN_RETURN_IF_ERROR(operators_.CopyRows(planes, part.height, part.width,
-                                               in_whole, in_plane, kept, alone,
-                                               packed));
+    for (std::int64_t z = 0; z < part.depth; ++z) {
+      float* const in_whole = blocks[whole] + part.first + z * operation.slice;
+      float* const alone = blocks[part.block] + z * slice;
+      UCUDNN_RETURN_IF_ERROR(
+          joins ? operators_.CopyRows(planes, part.height, part.width, alone,
+                                      packed, kept, in_whole, in_plane)
+                : operators_.CopyRows(planes, part.height, part.width, in_whole,
+                                      in_plane, kept, alone, packed));
+    }
   }
   return {};
 }

@@ -100,45 +100,64 @@ struct PoolReference {
   Values dx;
 };
 
+// visit(pixel) for those of the input that a window of output pixel `i` covers.
+template <class Visit>
+void ForEachCovered(const Pooling& pooling, std::int64_t i,
+                    const Visit& visit) {
+  const auto in = pooling.input.axes();
+  const auto out = pooling.output.axes();
+  const std::array<std::int64_t, 3> at = {i / out[2] / out[1],
+                                          i / out[2] % out[1], i % out[2]};
+  const auto& w = pooling.windows;
+  for (std::int64_t k = 0; k < w[0].extent * w[1].extent * w[2].extent; ++k) {
+    const std::array<std::int64_t, 3> step = {k / w[2].extent / w[1].extent,
+                                              k / w[2].extent % w[1].extent,
+                                              k % w[2].extent};
+    std::int64_t pixel = 0;
+    bool inside = true;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const std::int64_t p =
+          at[axis] * w[axis].stride - w[axis].before + step[axis];
+      inside = inside && p >= 0 && p < in[axis];
+      pixel = pixel * in[axis] + p;
+    }
+    if (inside) visit(pixel);
+  }
+}
+
 PoolReference ReferencePool(const Pooling& pooling, std::int64_t planes,
                             const Values& x, const Values& dy) {
-  const ImageExtent& in = pooling.input;
-  const ImageExtent& out = pooling.output;
   PoolReference result{Values(dy.size()), Values(x.size())};
-  const Window& down = pooling.windows[0];
-  const Window& right = pooling.windows[1];
+  const auto& w = pooling.windows;
   for (std::int64_t i = 0; i < std::ssize(dy); ++i) {
-    const std::int64_t plane = i / out.pixels();
-    const std::int64_t row = i % out.pixels() / out.width;
-    const std::int64_t column = i % out.width;
+    const std::int64_t plane =
+        i / pooling.output.pixels() * pooling.input.pixels();
     std::int64_t best = -1;
     double sum = 0;
     std::vector<std::size_t> inside;
-    for (std::int64_t r = 0; r < down.extent; ++r) {
-      for (std::int64_t s = 0; s < right.extent; ++s) {
-        const std::int64_t h = row * down.stride - down.before + r;
-        const std::int64_t w = column * right.stride - right.before + s;
-        if (h < 0 || w < 0 || h >= in.height || w >= in.width) continue;
-        const std::int64_t at = plane * in.pixels() + h * in.width + w;
-        sum += double{x[std::size_t(at)]};
-        if (best < 0 || x[std::size_t(at)] > x[std::size_t(best)]) best = at;
-        inside.push_back(std::size_t(at));
-      }
-    }
+    ForEachCovered(pooling, i % pooling.output.pixels(),
+                   [&](std::int64_t pixel) {
+                     const std::int64_t at = plane + pixel;
+                     sum += double{x[std::size_t(at)]};
+                     if (best < 0 || x[std::size_t(at)] > x[std::size_t(best)])
+                       best = at;
+                     inside.push_back(std::size_t(at));
+                   });
     if (pooling.kind == Pooling::Kind::kMax) {
       result.y[std::size_t(i)] = x[std::size_t(best)];
       result.dx[std::size_t(best)] += dy[std::size_t(i)];
     } else {
-      const auto divisor = static_cast<double>(
-          pooling.kind == Pooling::Kind::kAverage ? down.extent * right.extent
-                                                  : std::ssize(inside));
+      const auto divisor =
+          static_cast<double>(pooling.kind == Pooling::Kind::kAverage
+                                  ? w[0].extent * w[1].extent * w[2].extent
+                                  : std::ssize(inside));
       result.y[std::size_t(i)] = static_cast<float>(sum / divisor);
       for (const std::size_t at : inside) {
         result.dx[at] += dy[std::size_t(i)] / static_cast<float>(divisor);
       }
     }
   }
-  EXPECT_EQ(planes * in.pixels(), std::ssize(x));
+  EXPECT_EQ(planes * pooling.input.pixels(), std::ssize(x));
   return result;
 }
 
@@ -335,7 +354,7 @@ double ReferencePixel(const Resizing& resizing, const std::vector<double>& in,
   if (resizing.place == Resizing::Place::kHalfPixel) {
     place = (double(o) + 0.5) * double(size) / double(out) - 0.5;
   } else if (resizing.place == Resizing::Place::kAlignCorners) {
-    place = double(o) * double(size - 1) / double(out - 1);
+    place = out == 1 ? 0 : double(o) * double(size - 1) / double(out - 1);
   }
   if (resizing.mode == Resizing::Mode::kLinear) {
     const double part = place - std::floor(place);
@@ -353,47 +372,57 @@ TEST_P(OperatorsContractTest, ResizesAndPassesGradientsBack) {
         std::tuple(kNearest, kHalfPixel, true),
         std::tuple(kLinear, kHalfPixel, true),
         std::tuple(kLinear, kAlignCorners, true)}) {
-    // Larger in height, smaller in width.
-    const Resizing resizing = {mode, place, rounds, {3, 4, 9}, {3, 8, 5}};
-    const Values x = Random(2 * 3 * 4 * 9, 36);
-    const Values dy = Random(2 * 3 * 8 * 5, 37);
-    const Values old = Random(x.size(), 38);
-    Values y(dy.size());
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      std::vector<double> rows;
-      for (std::size_t h = 0; h < 4; ++h) {
-        const auto begin = x.begin() + std::ptrdiff_t((i / 40 * 4 + h) * 9);
-        rows.push_back(ReferencePixel(resizing,
-                                      std::vector<double>(begin, begin + 9),
-                                      std::int64_t(i % 5), 5));
+    // Larger in height, smaller in width; of volumes also in depth.
+    for (const auto& [depth, pooled] : {std::pair(1, 1), {2, 4}, {5, 3}}) {
+      const Resizing resizing = {
+          mode, place, rounds, {3, 4, 9, depth}, {3, 8, 5, pooled}};
+      const Values x = Random(std::size_t(2 * 3 * depth * 4 * 9), 36);
+      const Values dy = Random(std::size_t(2 * 3 * pooled * 8 * 5), 37);
+      const Values old = Random(x.size(), 38);
+      Values y(dy.size());
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        std::vector<double> slices;
+        for (std::int64_t d = 0; d < depth; ++d) {
+          std::vector<double> rows;
+          for (std::int64_t h = 0; h < 4; ++h) {
+            const std::int64_t plane = std::int64_t(i) / 40 / pooled;
+            const auto begin = x.begin() + ((plane * depth + d) * 4 + h) * 9;
+            rows.push_back(ReferencePixel(resizing,
+                                          std::vector<double>(begin, begin + 9),
+                                          std::int64_t(i % 5), 5));
+          }
+          slices.push_back(
+              ReferencePixel(resizing, rows, std::int64_t(i / 5 % 8), 8));
+        }
+        y[i] = static_cast<float>(ReferencePixel(
+            resizing, slices, std::int64_t(i) / 40 % pooled, pooled));
       }
-      y[i] = static_cast<float>(
-          ReferencePixel(resizing, rows, std::int64_t(i / 5 % 8), 8));
-    }
-    const float* const in = Put(x);
-    float* const out = Nan(y.size());
-    ASSERT_OK(operators_->Resize(BatchSize(2), resizing, in, out));
-    EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), y));
-    // Resizing is linear, so one element's gradient is what it adds to each y.
-    Values dx(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      Values unit(x.size());
-      unit[i] = 1;
-      float* const moved = Nan(y.size());
-      ASSERT_OK(operators_->Resize(BatchSize(2), resizing, Put(unit), moved));
-      double sum = 0;
-      const Values added = Get(moved, y.size());
-      for (std::size_t k = 0; k < y.size(); ++k) {
-        sum += double{added[k]} * double{dy[k]};
+      const float* const in = Put(x);
+      float* const out = Nan(y.size());
+      ASSERT_OK(operators_->Resize(BatchSize(2), resizing, in, out));
+      EXPECT_THAT(Get(out, y.size()), Pointwise(FloatNear(kTolerance), y));
+      // Resizing is linear, so one element's gradient is what it adds to each
+      // y.
+      Values dx(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        Values unit(x.size());
+        unit[i] = 1;
+        float* const moved = Nan(y.size());
+        ASSERT_OK(operators_->Resize(BatchSize(2), resizing, Put(unit), moved));
+        double sum = 0;
+        const Values added = Get(moved, y.size());
+        for (std::size_t k = 0; k < y.size(); ++k) {
+          sum += double{added[k]} * double{dy[k]};
+        }
+        dx[i] = static_cast<float>(sum);
       }
-      dx[i] = static_cast<float>(sum);
-    }
-    for (const float beta : {0.0F, 1.0F}) {
-      float* const back = beta == 0 ? Nan(x.size()) : Put(old);
-      ASSERT_OK(operators_->ResizeBackward(BatchSize(2), resizing, Put(dy),
-                                           beta, back));
-      EXPECT_THAT(Get(back, dx.size()),
-                  Pointwise(FloatNear(kTolerance), Plus(dx, old, beta)));
+      for (const float beta : {0.0F, 1.0F}) {
+        float* const back = beta == 0 ? Nan(x.size()) : Put(old);
+        ASSERT_OK(operators_->ResizeBackward(BatchSize(2), resizing, Put(dy),
+                                             beta, back));
+        EXPECT_THAT(Get(back, dx.size()),
+                    Pointwise(FloatNear(kTolerance), Plus(dx, old, beta)));
+      }
     }
   }
 }
@@ -457,23 +486,42 @@ TEST_P(OperatorsContractTest, NormalisesLocallyAndDifferentiates) {
   }
 }
 
-TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
+// Of images and of volumes: windows that overlap or do not, of one pixel of an
+// axis or of all of it.
+std::vector<Pooling> Poolings() {
   const Window three = {.extent = 3, .stride = 2, .before = 1, .after = 1};
   const Window two = {.extent = 2, .stride = 2};
   const Window all = {.extent = 7, .stride = 1};
+  std::vector<Pooling> poolings;
+  const auto add = [&](std::int64_t depth, std::int64_t height,
+                       std::int64_t width,
+                       const std::array<Window, 3>& windows) {
+    Pooling& pooling = poolings.emplace_back();
+    pooling.input = {5, height, width, depth};
+    pooling.output = {5, windows[1].OutputOf(height),
+                      windows[2].OutputOf(width), windows[0].OutputOf(depth)};
+    pooling.windows = windows;
+  };
+  add(1, 7, 7, {Window(), three, three});
+  add(1, 8, 8, {Window(), two, two});
+  add(1, 7, 7, {Window(), all, all});
+  add(1, 7, 8, {Window(), three, two});
+  add(5, 7, 8, {three, three, two});
+  add(4, 6, 8, {two, two, two});
+  add(7, 7, 7, {all, all, all});
+  add(3, 8, 7, {Window(), two, three});
+  return poolings;
+}
+
+TEST_P(OperatorsContractTest, PoolsAndPassesGradientsBack) {
   for (const Pooling::Kind kind : {Pooling::Kind::kMax, Pooling::Kind::kAverage,
                                    Pooling::Kind::kAverageInside}) {
-    for (const auto& [window, size, pooled] :
-         {std::tuple(three, 7, 4), std::tuple(two, 8, 4),
-          std::tuple(all, 7, 1)}) {
-      Pooling pooling;
+    for (Pooling pooling : Poolings()) {
       pooling.kind = kind;
-      pooling.input = {5, size, size};
-      pooling.output = {5, pooled, pooled};
-      pooling.windows = {window, window};
-      const std::int64_t planes = 2 * 5;
-      const Values x = Random(std::size_t(planes * size * size), 5);
-      const Values dy = Random(std::size_t(planes * pooled * pooled), 6);
+      const std::int64_t planes = 2 * pooling.input.channels;
+      const Values x = Random(std::size_t(planes * pooling.input.pixels()), 5);
+      const Values dy =
+          Random(std::size_t(planes * pooling.output.pixels()), 6);
       const Values old = Random(x.size(), 7);
       const PoolReference expected = ReferencePool(pooling, planes, x, dy);
       const float* const in = Put(x);

@@ -108,7 +108,8 @@ Status TimePool(Device& device, Operators& operators, const PoolShape& shape) {
   Pooling pooling;
   pooling.input = {shape.channels, shape.input, shape.input};
   pooling.output = {shape.channels, shape.output, shape.output};
-  for (Window& window : pooling.windows) {
+  for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) {
+    Window& window = pooling.windows[axis];
     window.extent = shape.window;
     window.stride = shape.stride;
     window.before = shape.padding;

@@ -3,6 +3,7 @@
 
 // The networks that the papers on memory plans evaluate, as graphs.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -40,19 +41,42 @@ class NetworkBuilder {
              std::int64_t size, std::int64_t stride, std::int64_t padding,
              bool bias) {
     const std::vector<std::int64_t> in = graph_.tensors[x].shape;
-    NodeConvolution conv;
-    conv.geometry.channels = in[1];
-    conv.geometry.filters = filters;
-    conv.geometry.input = {1, in[2], in[3]};
-    conv.geometry.filter = {1, size, size};
-    conv.geometry.padding = {0, padding, padding};
-    conv.geometry.stride = {1, stride, stride};
-    const Spatial out = conv.geometry.output();
+    NodeConvolution conv = Over(in);
+    ConvGeometry& g = conv.geometry;
+    g.channels = in[1];
+    g.filters = filters;
+    for (int axis = 3 - g.spatial_dims; axis < 3; ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      g.filter[i] = size;
+      g.padding[i] = padding;
+      g.stride[i] = stride;
+    }
     std::vector<Value> inputs = {
-        x, Parameter(name + ".weight", {filters, in[1], size, size})};
+        x, Parameter(name + ".weight", Shape({filters, in[1]}, g, g.filter))};
     if (bias) inputs.push_back(Parameter(name + ".bias", {filters}));
     const Value y = AddNode(name, "Conv", std::move(inputs),
-                            {in[0], filters, out[1], out[2]});
+                            Shape({in[0], filters}, g, g.output()));
+    graph_.nodes.back().convolution = conv;
+    return y;
+  }
+
+  // Doubles the image, or the volume.
+  Value Doubled(const std::string& name, Value x, std::int64_t filters) {
+    const std::vector<std::int64_t> in = graph_.tensors[x].shape;
+    NodeConvolution conv = Over(in);
+    conv.transposed = true;
+    ConvGeometry& g = conv.geometry;
+    g.channels = filters;
+    g.filters = in[1];
+    for (int axis = 3 - g.spatial_dims; axis < 3; ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      g.input[i] *= 2;
+      g.filter[i] = g.stride[i] = 2;
+    }
+    const Value w =
+        Parameter(name + ".weight", Shape({in[1], filters}, g, g.filter));
+    const Value y = AddNode(name, "ConvTranspose", {x, w},
+                            Shape({in[0], filters}, g, g.input));
     graph_.nodes.back().convolution = conv;
     return y;
   }
@@ -89,13 +113,15 @@ class NetworkBuilder {
              std::int64_t stride, std::int64_t padding = 0,
              const std::string& op_type = "MaxPool") {
     std::vector<std::int64_t> shape = graph_.tensors[x].shape;
-    for (const std::size_t axis : {std::size_t{2}, std::size_t{3}}) {
+    for (std::size_t axis = 2; axis < shape.size(); ++axis) {
       shape[axis] = (shape[axis] + 2 * padding - size) / stride + 1;
     }
+    const bool volumes = shape.size() == 5;
     const Value y = AddNode(name, op_type, {x}, std::move(shape));
     if (op_type != "GlobalAveragePool") {
       const Window window{size, stride, padding, padding};
-      graph_.nodes.back().pooling = {Window(), window, window};
+      graph_.nodes.back().pooling = {volumes ? window : Window(), window,
+                                     window};
     }
     return y;
   }
@@ -138,6 +164,22 @@ class NetworkBuilder {
   }
 
  private:
+  // A convolution over tensors of this shape, N and C before two or three axes.
+  static NodeConvolution Over(const std::vector<std::int64_t>& shape) {
+    NodeConvolution conv;
+    conv.geometry.spatial_dims = static_cast<int>(shape.size()) - 2;
+    std::copy(shape.begin() + 2, shape.end(),
+              conv.geometry.input.end() - conv.geometry.spatial_dims);
+    return conv;
+  }
+  // `shape` followed by the axes that count.
+  static std::vector<std::int64_t> Shape(std::vector<std::int64_t> shape,
+                                         const ConvGeometry& geometry,
+                                         const Spatial& axes) {
+    shape.insert(shape.end(), axes.end() - geometry.spatial_dims, axes.end());
+    return shape;
+  }
+
   Value Tensor_(const std::string& name, std::vector<std::int64_t> shape) {
     ucudnn::Tensor tensor;
     tensor.name = name;

@@ -103,6 +103,25 @@ inline Graph SmallGates(std::int64_t batch) {
   return graph;
 }
 
+// A U-Net over volumes of 8 x 8 x 8 that tells 3 classes of pixels apart, with
+// both ways up: a transposed convolution, and a linear resizing.
+inline Graph SmallVolumes(std::int64_t batch) {
+  NetworkBuilder n("volumes", batch);
+  auto x = n.Input("input", {batch, 2, 8, 8, 8});
+  x = n.Relu("a", n.BatchNorm("a.bn", n.Conv("a", x, 6, 3, 1, false)));
+  auto y = n.Relu("b", n.Conv("b", n.Pool("down", x, 2, 2), 8, 3));
+  auto z = n.Pool("deep", y, 3, 2, 1, "AveragePool");
+  z = n.Relu("c", n.Conv("c", z, 8, 3));
+  z = n.AddNode("larger", "Resize", {z}, {batch, 8, 4, 4, 4});
+  y = n.Relu("d", n.Conv("d", n.Concat("b.c", {y, z}), 6, 1));
+  n.Conv("classes", n.Concat("a.d", {x, n.Doubled("up", y, 6)}), 3, 1);
+  Graph graph = n.Finish();
+  for (Node& node : graph.nodes) {
+    if (node.name == "larger") node.words = {{"mode", "linear"}};
+  }
+  return graph;
+}
+
 }  // namespace ucudnn::test
 
 #endif  // UCUDNN_TESTS_SUPPORT_SMALL_NETWORKS_H_

@@ -10,7 +10,7 @@
 
 #include "base/service/backoff.h"
 #include "client/cli/command.h"
-#include "client/cli/server/progress.h"
+#include "client/cli/progress.h"
 
 namespace ucudnn::ctl {
 

@@ -22,11 +22,8 @@ namespace {
 
 struct SolveMemoryOptions {
   MemoryOptions shared;
+  DeviceOptions device;
   std::string graph;
-  std::string device_model;
-  std::string profile;
-  std::string timeline;
-  std::string graph_out;
 };
 
 // What only a graph replaces.
@@ -36,7 +33,7 @@ Status CheckRequired(const SolveMemoryOptions& options) {
     lacks = "--network";
   } else if (options.shared.problem.batch == BatchSize(0)) {
     lacks = "--batch";
-  } else if (options.device_model.empty()) {
+  } else if (options.device.device_model.empty()) {
     lacks = "--device-model";
   } else {
     return {};
@@ -52,15 +49,7 @@ Result<MemoryProblem> ReadProblem(const SolveMemoryOptions& options,
     return problem;
   }
   UCUDNN_RETURN_IF_ERROR(CheckRequired(options));
-  UCUDNN_ASSIGN_OR_RETURN(MemoryProblem problem,
-                          ReadMemoryProblem(options.shared));
-  UCUDNN_ASSIGN_OR_RETURN(
-      problem.device,
-      ReadDeviceModel("--device-model", options.device_model, model_of_kind));
-  if (!options.profile.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(problem.profile, ReadInput(options.profile, 1_GiB));
-  }
-  return problem;
+  return ReadMemoryProblem(options.shared, options.device, model_of_kind);
 }
 
 std::string StallTable(const MemoryPlan& plan, const TrainingGraph& graph) {
@@ -119,18 +108,6 @@ std::string Comparison(const MemoryAnswer& answer) {
          (refused.empty() ? "" : "\nNot within the budget:\n") + refused;
 }
 
-Status WriteSideFiles(const SolveMemoryOptions& options,
-                      const MemoryAnswer& answer) {
-  if (!options.graph_out.empty()) {
-    UCUDNN_RETURN_IF_ERROR(
-        WriteText(options.graph_out, GraphJson(answer).dump(1) + "\n"));
-  }
-  const MemoryPlan* fastest = answer.Fastest();
-  if (options.timeline.empty() || fastest == nullptr) return {};
-  return WriteText(options.timeline,
-                   ChromeTrace(*fastest, answer.graph).dump() + "\n");
-}
-
 void AddGraphOption(CLI::App* command, std::string* graph) {
   CLI::Option* option =
       AddTextOption(command, "--graph", "FILE", graph,
@@ -152,7 +129,8 @@ Status RunMemory(const SolveMemoryOptions& options,
   UCUDNN_ASSIGN_OR_RETURN(const MemoryProblem problem,
                           ReadProblem(options, model_of_kind));
   UCUDNN_ASSIGN_OR_RETURN(const MemoryAnswer answer, SolveMemory(problem));
-  UCUDNN_RETURN_IF_ERROR(WriteSideFiles(options, answer));
+  UCUDNN_RETURN_IF_ERROR(WritePlanFiles(options.device, answer.Fastest(),
+                                        answer.graph, GraphJson(answer)));
   UCUDNN_RETURN_IF_ERROR(answer.HasPlan());
   return Print(options.shared.output, ToJson(answer), [&] {
     return (answer.all ? Comparison(answer)
@@ -172,28 +150,7 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
   auto options = std::make_shared<SolveMemoryOptions>();
   MemoryProblem& problem = options->shared.problem;
   AddMemoryOptions(command, ", or all, to compare", &options->shared);
-  command
-      ->add_option("--device-model", options->device_model,
-                   fmt::format("{}, a JSON file, or a kind of device, whose "
-                               "measured model the coordinator has",
-                               fmt::join(DeviceModelPresets(), ", ")))
-      ->option_text("NAME|FILE|KIND");
-  CLI::Option* profile =
-      AddTextOption(command, "--profile", "FILE", &options->profile,
-                    "Measurements, as CSV or gzipped CSV; the device model "
-                    "estimates the times that it lacks");
-  AddBytesOption(command, "--budget", &problem.request.budget,
-                 "Device memory for the iteration; default: the device "
-                 "model's");
-  command
-      ->add_option_function<std::int64_t>(
-          "--sub-batch",
-          [&problem](std::int64_t images) {
-            problem.request.sub_batch = BatchSize(images);
-          },
-          "Images per sub-batch, instead of the policy's choice")
-      ->option_text("N")
-      ->check(CLI::Range(std::int64_t{1}, kMaxBatchSize.count()));
+  AddDeviceOptions(command, &options->device, &problem.request);
   command
       ->add_option("--gpus", problem.request.gpus,
                    "GPUs that share the mini-batch and the link to the host, "
@@ -201,11 +158,6 @@ void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
       ->option_text("M")
       ->check(CLI::Range(1, kMaxMemoryGpus))
       ->capture_default_str();
-  AddTextOption(command, "--timeline", "FILE", &options->timeline,
-                "Write the plan, or the fastest of several, as a Chrome trace");
-  AddTextOption(command, "--graph-out", "FILE", &options->graph_out,
-                "Write the training graph with its costs, as JSON");
-  command->get_option("--split")->excludes(profile);
   AddGraphOption(command, &options->graph);
   OnChosen(command, chosen, [options, model_of_kind] {
     return RunMemory(*options, model_of_kind);

@@ -17,6 +17,7 @@ void AddSolveCommands(CLI::App& app, const ModelOfKind& model_of_kind,
   AddSolveJoint(solve, model_of_kind, chosen);
   AddSolveAllocation(solve, chosen);
   AddSolveMemory(solve, model_of_kind, chosen);
+  AddSolveSplit(solve, model_of_kind, chosen);
 }
 
 }  // namespace ucudnn::ctl

@@ -29,6 +29,8 @@ void AddSolveJoint(CLI::App* solve, const ModelOfKind& model_of_kind,
 void AddSolveAllocation(CLI::App* solve, Chosen* chosen);
 void AddSolveMemory(CLI::App* solve, const ModelOfKind& model_of_kind,
                     Chosen* chosen);
+void AddSolveSplit(CLI::App* solve, const ModelOfKind& model_of_kind,
+                   Chosen* chosen);
 
 }  // namespace ucudnn::ctl
 

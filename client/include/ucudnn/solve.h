@@ -160,7 +160,8 @@ int ucudnn_solve_allocation(const char* buffers, size_t buffers_size,
  *                    manager assigns them; "static": all lifetimes are known
  *   fuse             "none" (default), or "paper": normalisations in place
  *   split            "DEPTH,H,W[,stochastic]": another network, computed in
- *                    parts of the image; not with a profile
+ *                    parts of the image; a profile needs all problems of
+ *                    its convolutions
  *   time_limit_s     ends searches; default: 60. A plan whose search ended
  *                    so has "cut_off":true: another may find a faster one
  *   network_name     in the answer; default: "network"

@@ -561,39 +561,56 @@ Entry Multiply() {
 
 Entry Resample() {
   return Elements(kResample,
-                  "x y rows columns count to_height to_width from_height "
-                  "from_width beta",
+                  "x y slices rows columns count to_depth to_height to_width "
+                  "from_depth from_height from_width beta",
                   "count",
                   fmt::format(R"(
-  .reg .u32 row, column, plane, end_row, end_column, tap, first, at;
-  .reg .u64 row_taps, column_taps, wide, base;
-  .reg .f32 value, weight, across, pixel, inner;
+  .reg .u32 slice, row, column, plane, end_slice, end_row, end_column, tap, at;
+  .reg .u32 first_row, first_column, rows_before;
+  .reg .u64 slice_taps, row_taps, column_taps, wide, base;
+  .reg .f32 value, slice_weight, weight, within, across, pixel, inner;
   .reg .pred more;
   div.u32 plane, i, to_width;
   rem.u32 column, i, to_width;
   rem.u32 row, plane, to_height;
   div.u32 plane, plane, to_height;
-  // The taps come after to_height + 1, or to_width + 1, starts.
+  rem.u32 slice, plane, to_depth;
+  div.u32 plane, plane, to_depth;
+  // The taps come after to_depth + 1, to_height + 1, or to_width + 1, starts.
+  add.u32 at, to_depth, 1;
+  mad.wide.u32 slice_taps, at, 4, slices;
   add.u32 at, to_height, 1;
   mad.wide.u32 row_taps, at, 4, rows;
   add.u32 at, to_width, 1;
   mad.wide.u32 column_taps, at, 4, columns;
-  load.u32 row, rows, row;
+  load.u32 slice, slices, slice;
+  ld.global.u32 end_slice, [address+4];
+  load.u32 first_row, rows, row;
   ld.global.u32 end_row, [address+4];
-  load.u32 first, columns, column;
+  load.u32 first_column, columns, column;
   ld.global.u32 end_column, [address+4];
-  mul.lo.u32 plane, plane, from_height;
+  mul.lo.u32 plane, plane, from_depth;
   mov.f32 value, 0f00000000;
+SLICE:
+  setp.ge.u32 more, slice, end_slice;
+  @more bra SUMMED;
+  mad.wide.u32 address, slice, 8, slice_taps;
+  ld.global.u32 tap, [address];
+  ld.global.f32 slice_weight, [address+4];
+  add.u32 tap, tap, plane;
+  mul.lo.u32 rows_before, tap, from_height;
+  mov.f32 within, 0f00000000;
+  mov.u32 row, first_row;
 ROW:
   setp.ge.u32 more, row, end_row;
-  @more bra SUMMED;
+  @more bra WITHIN;
   mad.wide.u32 address, row, 8, row_taps;
   ld.global.u32 tap, [address];
   ld.global.f32 weight, [address+4];
-  add.u32 tap, tap, plane;
+  add.u32 tap, tap, rows_before;
   mul.wide.u32 base, tap, from_width;
   mov.f32 across, 0f00000000;
-  mov.u32 column, first;
+  mov.u32 column, first_column;
 COLUMN:
   setp.ge.u32 more, column, end_column;
   @more bra ACROSS;
@@ -609,9 +626,13 @@ COLUMN:
   add.u32 column, column, 1;
   bra COLUMN;
 ACROSS:
-  fma.rn.f32 value, across, weight, value;
+  fma.rn.f32 within, across, weight, within;
   add.u32 row, row, 1;
   bra ROW;
+WITHIN:
+  fma.rn.f32 value, within, slice_weight, value;
+  add.u32 slice, slice, 1;
+  bra SLICE;
 SUMMED:
   mad.wide.u32 address, i, 4, y;
 {})",

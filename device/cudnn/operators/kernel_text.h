@@ -110,10 +110,11 @@ inline constexpr Kernel<const float*, const float*, float*, std::uint32_t,
                         std::uint32_t, std::uint32_t, float>
     kSumProducts{"ucudnn_sum_products"};
 
-// (x, y, rows, columns, count, to_height, to_width, from_height, from_width,
-//  beta) `rows` and `columns` are AxisTaps, packed: starts, then for each tap
-// its index and weight.
+// (x, y, slices, rows, columns, count, to_depth, to_height, to_width,
+//  from_depth, from_height, from_width, beta) `slices`, `rows` and `columns`
+// are AxisTaps, packed: starts, then for each tap its index and weight.
 inline constexpr Kernel<const float*, float*, const void*, const void*,
+                        const void*, std::uint32_t, std::uint32_t,
                         std::uint32_t, std::uint32_t, std::uint32_t,
                         std::uint32_t, std::uint32_t, float>
     kResample{"ucudnn_resample"};

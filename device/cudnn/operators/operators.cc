@@ -1,9 +1,10 @@
 #include "device/cudnn/operators/operators.h"
 
+#include <array>
 #include <bit>
 #include <map>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "device/cudnn/cudnn_device.h"
 #include "device/cudnn/descriptor.h"
@@ -59,8 +60,7 @@ ActivationKernels KernelsOf(Activation::Kind kind) {
 struct PackedTaps {
   Resizing resizing;
   bool backward = false;
-  DeviceBuffer rows;
-  DeviceBuffer columns;
+  std::array<DeviceBuffer, 3> axes;
 };
 
 class CudnnOperators final : public Operators {
@@ -184,8 +184,10 @@ class CudnnOperators final : public Operators {
               float* y) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
-    UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
-    UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
+    UCUDNN_ASSIGN_OR_RETURN(const auto in,
+                            Pooled(batch, pooling, pooling.input));
+    UCUDNN_ASSIGN_OR_RETURN(const auto out,
+                            Pooled(batch, pooling, pooling.output));
     return handle_.Call(api_.PoolingForward, handle_.get(), window, &kOne, in,
                         x, &kZero, out, y);
   }
@@ -195,8 +197,10 @@ class CudnnOperators final : public Operators {
                       float* dx) override {
     UCUDNN_ASSIGN_OR_RETURN(const auto scope, handle_.Enter());
     UCUDNN_ASSIGN_OR_RETURN(const auto window, WindowOf(pooling));
-    UCUDNN_ASSIGN_OR_RETURN(const auto in, Images(batch, pooling.input));
-    UCUDNN_ASSIGN_OR_RETURN(const auto out, Images(batch, pooling.output));
+    UCUDNN_ASSIGN_OR_RETURN(const auto in,
+                            Pooled(batch, pooling, pooling.input));
+    UCUDNN_ASSIGN_OR_RETURN(const auto out,
+                            Pooled(batch, pooling, pooling.output));
     if (pooling.kind != Pooling::Kind::kMax) {
       // The values do not count, but cuDNN wants pointers.
       x = dx;
@@ -382,15 +386,24 @@ class CudnnOperators final : public Operators {
   }
 
  private:
-  using Sizes = std::tuple<int, int, int, int>;
+  using Sizes = std::vector<int>;
 
   Result<cudnnTensorDescriptor_t> Rows(BatchSize batch, std::int64_t elements) {
     return Tensor({Whole(batch.count()), 1, 1, Whole(elements)});
   }
+  // For operators to which a volume's slices are more rows.
   Result<cudnnTensorDescriptor_t> Images(BatchSize batch,
                                          const ImageExtent& e) {
-    return Tensor({Whole(batch.count()), Whole(e.channels), Whole(e.height),
-                   Whole(e.width)});
+    return Tensor({Whole(batch.count()), Whole(e.channels),
+                   Whole(e.depth * e.height), Whole(e.width)});
+  }
+  // What a pool reads or makes.
+  Result<cudnnTensorDescriptor_t> Pooled(BatchSize batch,
+                                         const Pooling& pooling,
+                                         const ImageExtent& e) {
+    if (!pooling.of_volumes()) return Images(batch, e);
+    return Tensor({Whole(batch.count()), Whole(e.channels), Whole(e.depth),
+                   Whole(e.height), Whole(e.width)});
   }
   Result<cudnnTensorDescriptor_t> Channels(const ImageExtent& e) {
     return Tensor({1, Whole(e.channels), 1, 1});
@@ -400,11 +413,12 @@ class CudnnOperators final : public Operators {
   Result<cudnnTensorDescriptor_t> Tensor(const Sizes& sizes) {
     const auto known = tensors_.find(sizes);
     if (known != tensors_.end()) return known->second.get();
-    const auto [n, c, h, w] = sizes;
-    const int dims[] = {n, c, h, w};
-    const int strides[] = {c * h * w, h * w, w, 1};
+    std::vector<int> strides(sizes.size(), 1);
+    for (std::size_t i = sizes.size() - 1; i-- > 0;) {
+      strides[i] = strides[i + 1] * sizes[i + 1];
+    }
     UCUDNN_ASSIGN_OR_RETURN(
-        auto tensor, CreateTensor(handle_, CUDNN_DATA_FLOAT, dims, strides));
+        auto tensor, CreateTensor(handle_, CUDNN_DATA_FLOAT, sizes, strides));
     return tensors_.emplace(sizes, std::move(tensor)).first->second.get();
   }
 
@@ -415,10 +429,11 @@ class CudnnOperators final : public Operators {
     const ImageExtent& in = backward ? resizing.output : resizing.input;
     const ImageExtent& out = backward ? resizing.input : resizing.output;
     const std::int64_t count = batch.count() * out.elements();
-    return kernels_->Launch(kResample, count, from, to, taps->rows.data(),
-                            taps->columns.data(), Count(count),
-                            Count(out.height), Count(out.width),
-                            Count(in.height), Count(in.width), beta);
+    const auto& [slices, rows, columns] = taps->axes;
+    return kernels_->Launch(
+        kResample, count, from, to, slices.data(), rows.data(), columns.data(),
+        Count(count), Count(out.depth), Count(out.height), Count(out.width),
+        Count(in.depth), Count(in.height), Count(in.width), beta);
   }
 
   // The taps as the kernel reads them, put there when they come for the first
@@ -433,18 +448,19 @@ class CudnnOperators final : public Operators {
     auto packed = std::make_unique<PackedTaps>();
     packed->resizing = resizing;
     packed->backward = backward;
-    const auto [rows, columns] = TapsOf(resizing, backward);
-    for (const auto& [taps, buffer] :
-         {std::pair(&rows, &packed->rows), {&columns, &packed->columns}}) {
-      std::vector<std::int32_t> words = taps->starts;
-      for (std::size_t i = 0; i < taps->from.size(); ++i) {
-        words.push_back(taps->from[i]);
-        words.push_back(std::bit_cast<std::int32_t>(taps->weights[i]));
+    const std::array<AxisTaps, 3> axes = TapsOf(resizing, backward);
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+      const AxisTaps& taps = axes[axis];
+      std::vector<std::int32_t> words = taps.starts;
+      for (std::size_t i = 0; i < taps.from.size(); ++i) {
+        words.push_back(taps.from[i]);
+        words.push_back(std::bit_cast<std::int32_t>(taps.weights[i]));
       }
       const Bytes bytes(std::ssize(words) * std::int64_t{4});
-      UCUDNN_ASSIGN_OR_RETURN(*buffer, device_.Allocate(bytes));
+      DeviceBuffer& buffer = packed->axes[axis];
+      UCUDNN_ASSIGN_OR_RETURN(buffer, device_.Allocate(bytes));
       UCUDNN_RETURN_IF_ERROR(
-          device_.Upload(buffer->data(), words.data(), bytes));
+          device_.Upload(buffer.data(), words.data(), bytes));
     }
     return taps_.emplace_back(std::move(packed)).get();
   }
@@ -455,13 +471,19 @@ class CudnnOperators final : public Operators {
     }
     UCUDNN_ASSIGN_OR_RETURN(auto descriptor, Create(handle_, api_.CreatePooling,
                                                     api_.DestroyPooling));
-    const auto& [down, right] = pooling.windows;
-    const int window[] = {Whole(down.extent), Whole(right.extent)};
-    const int paddings[] = {Whole(down.before), Whole(right.before)};
-    const int strides[] = {Whole(down.stride), Whole(right.stride)};
+    std::vector<int> extents;
+    std::vector<int> paddings;
+    std::vector<int> strides;
+    for (std::size_t axis = pooling.of_volumes() ? 0 : 1; axis < 3; ++axis) {
+      const Window& window = pooling.windows[axis];
+      extents.push_back(Whole(window.extent));
+      paddings.push_back(Whole(window.before));
+      strides.push_back(Whole(window.stride));
+    }
     UCUDNN_RETURN_IF_ERROR(
         handle_.Call(api_.SetPooling, descriptor.get(), ModeOf(pooling.kind),
-                     CUDNN_PROPAGATE_NAN, 2, window, paddings, strides));
+                     CUDNN_PROPAGATE_NAN, static_cast<int>(extents.size()),
+                     extents.data(), paddings.data(), strides.data()));
     return poolings_.emplace_back(pooling, std::move(descriptor)).second.get();
   }
 

@@ -17,8 +17,6 @@
 namespace ucudnn {
 namespace {
 
-constexpr int kMaxParts = 64;
-
 class Splitter {
  public:
   Splitter(const Graph& graph, const SplitOptions& options, SplitLayout layout)
@@ -26,10 +24,7 @@ class Splitter {
 
   Graph Assemble() const {
     Graph result;
-    result.name =
-        fmt::format("{} (split {},{},{}{})", graph_.name, options_.depth,
-                    options_.height_parts, options_.width_parts,
-                    options_.stochastic ? ",stochastic" : "");
+    result.name = fmt::format("{} (split {})", graph_.name, ToString(options_));
     result.batch = graph_.batch;
     std::vector<std::size_t> kept(graph_.tensors.size());
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
@@ -188,22 +183,28 @@ Result<SplitOptions> ParseSplitOptions(std::string_view text) {
   std::array<int, 2> parts;
   for (std::size_t a = 0; a < kSplitAxes.size(); ++a) {
     const Result<std::int64_t> number =
-        ParseInteger(fields[a + 1], 1, kMaxParts);
+        ParseInteger(fields[a + 1], 1, kMaxSplitParts);
     if (!number) {
       return Within(fmt::format("parts of the {}", kSplitAxes[a].name),
                     number.error());
     }
     parts[a] = static_cast<int>(*number);
   }
-  if (parts[0] * parts[1] == 1 || parts[0] * parts[1] > kMaxParts) {
+  if (parts[0] * parts[1] == 1 || parts[0] * parts[1] > kMaxSplitParts) {
     return Fail(Code::kInvalidArgument,
                 "{} x {} parts; 2 to {} parts in all are accepted", parts[0],
-                parts[1], kMaxParts);
+                parts[1], kMaxSplitParts);
   }
   options.height_parts = parts[0];
   options.width_parts = parts[1];
   options.stochastic = fields.size() == 4;
   return options;
+}
+
+std::string ToString(const SplitOptions& options) {
+  return fmt::format("{},{},{}{}", options.depth, options.height_parts,
+                     options.width_parts,
+                     options.stochastic ? ",stochastic" : "");
 }
 
 Result<Graph> SplitGraph(const Graph& graph, const SplitOptions& options,

@@ -39,12 +39,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/graph.h"
 #include "base/result.h"
 
 namespace ucudnn {
+
+// The most parts of an image.
+inline constexpr int kMaxSplitParts = 64;
 
 struct SplitOptions {
   double depth = 1;  // the share of the convolutions, above 0 and up to 1
@@ -58,6 +63,23 @@ struct SplitOptions {
 // "0.5,2,2" or "0.5,2,2,stochastic". kInvalidArgument, naming the field, its
 // value and what is accepted.
 Result<SplitOptions> ParseSplitOptions(std::string_view text);
+// What it reads back.
+std::string ToString(const SplitOptions& options);
+
+// A depth at which a network's parts can be put together.
+struct SplitDepth {
+  // Of SplitOptions; the number of fewest decimals that means this depth.
+  double depth = 1;
+  std::int64_t convolutions = 0;      // in parts
+  std::int64_t all_convolutions = 0;  // of the network
+  std::string last_node;              // whose output the parts are parts of
+
+  friend bool operator==(const SplitDepth&, const SplitDepth&) = default;
+};
+
+// All of them, by rising depth. kInvalidArgument if there is none.
+// O(nodes * live tensors).
+Result<std::vector<SplitDepth>> SplitDepths(const Graph& graph);
 
 // The split network, named "vgg19 (split 0.5,2,2)"; of a stochastic split with
 // the largest parts, or with those of the draw that follows from this number.

@@ -62,14 +62,34 @@ class Finder {
 
   Result<SplitLayout> Find() {
     FindData();
-    UCUDNN_RETURN_IF_ERROR(FindJoin());
+    FindJoins();
+    UCUDNN_RETURN_IF_ERROR(ChooseJoin());
     UCUDNN_RETURN_IF_ERROR(CheckNodes());
     UCUDNN_RETURN_IF_ERROR(CutTensors(0, options_.height_parts));
     UCUDNN_RETURN_IF_ERROR(CutTensors(1, options_.width_parts));
     return std::move(layout_);
   }
 
+  Result<std::vector<SplitDepth>> Depths() {
+    FindData();
+    FindJoins();
+    UCUDNN_RETURN_IF_ERROR(CheckJoins());
+    std::vector<SplitDepth> depths;
+    for (const Join& join : joins_) {
+      depths.push_back({ShareOf(join), join.convolutions, convolutions_,
+                        graph_.nodes[join.end - 1].name});
+    }
+    return depths;
+  }
+
  private:
+  // Where the parts may be put together: behind a node whose output alone is
+  // live, with so many convolutions before it.
+  struct Join {
+    std::size_t end = 0;
+    std::int64_t convolutions = 0;
+  };
+
   // Tensors that depend on the model's inputs, and who reads them.
   void FindData() {
     const std::size_t never = graph_.nodes.size() + 1;
@@ -103,46 +123,73 @@ class Finder {
     }
   }
 
-  // Sets layout_.end and layout_.join.
-  Status FindJoin() {
-    const auto convolutions = std::ranges::count_if(
-        graph_.nodes,
-        [](const Node& node) { return node.convolution.has_value(); });
-    const auto wanted = static_cast<std::int64_t>(
-        std::ceil(options_.depth * static_cast<double>(convolutions) - 1e-9));
+  // Of each number of convolutions the first; by rising number.
+  void FindJoins() {
     std::vector<std::size_t> live = layout_.inputs;
-    std::int64_t seen = 0;     // convolutions
-    std::int64_t deepest = 0;  // of them where a join would be possible
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      seen += node.convolution ? 1 : 0;
+      convolutions_ += node.convolution ? 1 : 0;
       for (const std::size_t tensor : node.outputs) live.push_back(tensor);
       std::erase_if(live, [&](std::size_t tensor) {
         return !layout_.data[tensor] || last_[tensor] <= i + 1;
       });
-      const bool joins = live.size() == 1 && seen > 0 &&
+      const bool joins = live.size() == 1 && convolutions_ > 0 &&
                          !node.outputs.empty() && live[0] == node.outputs[0] &&
                          IsImage(graph_.tensors[live[0]]);
       if (!joins) continue;
-      deepest = seen;
-      if (seen < wanted) continue;
-      layout_.join = live[0];
-      layout_.end = i + 1;
-      return {};
+      if (joins_.empty() || joins_.back().convolutions < convolutions_) {
+        joins_.push_back({i + 1, convolutions_});
+      }
     }
-    if (deepest == 0) {
-      return Fail(Code::kInvalidArgument,
-                  "no tensor with height and width is live alone after any of "
-                  "the {} convolutions",
-                  convolutions);
-    }
+  }
+
+  Status CheckJoins() const {
+    if (!joins_.empty()) return {};
     return Fail(Code::kInvalidArgument,
-                "depth {}: after {} of {} convolutions or more no tensor with "
-                "height and width is live alone; up to {} is accepted",
-                options_.depth, wanted, convolutions,
-                std::floor(100.0 * static_cast<double>(deepest) /
-                           static_cast<double>(convolutions)) /
-                    100);
+                "no tensor with height and width is live alone after any of "
+                "the {} convolutions",
+                convolutions_);
+  }
+
+  // How many convolutions a depth asks for.
+  std::int64_t WantedOf(double depth) const {
+    return static_cast<std::int64_t>(
+        std::ceil(depth * static_cast<double>(convolutions_) - 1e-9));
+  }
+
+  // The share of the convolutions, rounded down to as few decimals as still
+  // mean it.
+  double ShareOf(const Join& join) const {
+    const double exact = static_cast<double>(join.convolutions) /
+                         static_cast<double>(convolutions_);
+    for (double scale = 10; scale < 1e9; scale *= 10) {
+      const double rounded = std::floor(exact * scale + 1e-6) / scale;
+      if (rounded > 0 && WantedOf(rounded) == join.convolutions) {
+        return rounded;
+      }
+    }
+    return exact;
+  }
+
+  // Sets layout_.end and layout_.join.
+  Status ChooseJoin() {
+    UCUDNN_RETURN_IF_ERROR(CheckJoins());
+    const std::int64_t wanted = WantedOf(options_.depth);
+    const auto join = std::ranges::find_if(
+        joins_, [&](const Join& j) { return j.convolutions >= wanted; });
+    if (join == joins_.end()) {
+      return Fail(
+          Code::kInvalidArgument,
+          "depth {}: after {} of {} convolutions or more no tensor "
+          "with height and width is live alone; up to {} is accepted",
+          options_.depth, wanted, convolutions_,
+          std::floor(100.0 * static_cast<double>(joins_.back().convolutions) /
+                     static_cast<double>(convolutions_)) /
+              100);
+    }
+    layout_.end = join->end;
+    layout_.join = graph_.nodes[join->end - 1].outputs[0];
+    return {};
   }
 
   // Sets layout_.windows and layout_.split.
@@ -300,10 +347,16 @@ class Finder {
   const std::optional<std::uint64_t> draw_;
   std::mt19937_64 draws_;
   std::vector<std::size_t> last_;  // by tensor: behind the last reading node
+  std::vector<Join> joins_;
+  std::int64_t convolutions_ = 0;  // in all
   SplitLayout layout_;
 };
 
 }  // namespace
+
+Result<std::vector<SplitDepth>> SplitDepths(const Graph& graph) {
+  return Finder(graph, {}, std::nullopt).Depths();
+}
 
 Result<SplitLayout> LayOutSplit(const Graph& graph, const SplitOptions& options,
                                 std::optional<std::uint64_t> draw) {

@@ -86,6 +86,54 @@ TEST(CostsTest, FilterGradientsOfSubBatchesAdd) {
   EXPECT_EQ(time_of(2), Nanoseconds(20'000));  // not recorded
 }
 
+// The convolutions of a network in parts of the image have other names and
+// problems than the profile's layers.
+TEST(CostsTest, ConvolutionsInPartsAreMatchedByTheirProblems) {
+  test::NetworkBuilder n("net", 8);
+  const auto half = [&](const std::string& part) {
+    return n.Conv("a." + part, n.Input("input." + part, {8, 3, 4, 8}), 4, 3);
+  };
+  const auto first = half("h0w0");
+  n.Conv("b", n.Concat("join", {first, half("h1w0")}), 4, 3);
+  TrainingGraph graph = *BuildTrainingGraph(n.Finish(), {});
+  ASSERT_TRUE(SetDevice(*DeviceModelPreset("K40"), &graph));
+  std::string header(kTimesHeader);
+  header.insert(header.size() - 1, ",problem");
+  const std::string a = "c3-h4w8-k4-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW\n";
+  const std::string b = "c8-h4w8-k4-r3s3-pad1x1-str1x1-dil1x1-g1-FP32-NCHW\n";
+  std::string csv =
+      header +
+      "d,n,a,forward,FP32,NCHW,8,G,FMA,0,99,forward-c3-h8w8-k4-r3s3-pad1x1-"
+      "str1x1-dil1x1-g1-FP32-NCHW\n"
+      "d,n,half,forward,FP32,NCHW,8,G,FMA,0,10,forward-" +
+      a + "d,n,half,backward_filter,FP32,NCHW,8,G,FMA,0,11,backward_filter-" +
+      a + "d,n,b,forward,FP32,NCHW,8,G,FMA,0,20,forward-" + b +
+      "d,n,b,backward_filter,FP32,NCHW,8,G,FMA,0,21,backward_filter-" + b;
+  const auto set = [&] {
+    return SetConvolutionCosts(ParseProfileCsv(csv, "p.csv").value(), &graph);
+  };
+  const Status missing = set();
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(missing.error().message,
+              HasSubstr("1 of the 5 problems of net are not in the profile, "
+                        "such as that of b.backward_data (backward_data-" +
+                        b.substr(0, b.size() - 1) + ")"));
+  csv += "d,n,other,backward_data,FP32,NCHW,8,G,FMA,0,22,backward_data-" + b;
+  // Both halves of the layer, and one of two layers of one problem: that of the
+  // node's name.
+  csv += "d,n,other,forward,FP32,NCHW,8,G,FMA,0,77,forward-" + b;
+  ASSERT_TRUE(set());
+  const auto time_of = [&](const std::string& task) {
+    return CostsAt(graph, TaskOf(graph, task), BatchSize(8)).at(0).time.count();
+  };
+  EXPECT_EQ(time_of("a.h0w0.forward"), 10'000);
+  EXPECT_EQ(time_of("a.h1w0.forward"), 10'000);
+  EXPECT_EQ(time_of("a.h1w0.backward_filter"), 11'000);
+  EXPECT_EQ(time_of("b.forward"), 20'000);
+  EXPECT_EQ(time_of("b.backward_data"), 22'000);
+}
+
 TEST(CostsTest, MeasuredTasksReplaceTheRates) {
   TrainingGraph graph = Chain(8);
   const std::string csv = std::string(kTimesHeader) +

@@ -109,24 +109,27 @@ TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
               ElementsAreArray(Pixels(9, BatchSize(16), BatchSize(12))));
 }
 
-// Each pixel of an image holds 10 times its row and its column.
+// Each pixel holds 100 times its slice, 10 times its row, and its column.
 class PlacedImages final : public Dataset {
  public:
+  explicit PlacedImages(std::int64_t depth) : extent_{1, 2, 3, depth} {}
+
   const ImageExtent& extent() const override { return extent_; }
   std::int64_t classes() const override { return 1; }
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t) const override { return 0; }
   void Read(std::int64_t, float* pixels) const override {
-    for (int i = 0; i < 6; ++i)
-      *pixels++ = static_cast<float>(i / 3 * 10 + i % 3);
+    for (std::int64_t i = 0; i < extent_.elements(); ++i) {
+      *pixels++ = static_cast<float>(i / 6 * 100 + i / 3 % 2 * 10 + i % 3);
+    }
   }
 
  private:
-  ImageExtent extent_{1, 2, 3};
+  ImageExtent extent_;
 };
 
 TEST(LoaderTest, CutsTheImagesOfEachStepWhereItIsTold) {
-  const PlacedImages data;
+  const PlacedImages data(1);
   Loader loader(data, MakeOrder(), 1);
   loader.SetShare(RoomFor(BatchSize(2)), BatchSize(0), BatchSize(2));
   // Rooms of two images each, for parts of 2 and 4 elements.
@@ -137,6 +140,18 @@ TEST(LoaderTest, CutsTheImagesOfEachStepWhereItIsTold) {
   const std::vector<float> next = PixelsOf(loader.Load(1, top, nullptr));
   EXPECT_THAT(std::vector<float>(next.begin(), next.begin() + 10),
               ElementsAreArray({0, 1, 0, 1, 10, 11, 12, 10, 11, 12}));
+}
+
+TEST(LoaderTest, CutsEachSliceOfVolumes) {
+  const PlacedImages data(2);
+  Loader loader(data, MakeOrder(), 1);
+  // Rooms of two volumes each, for parts of 4 and 8 elements.
+  loader.SetShare(RoomFor(BatchSize(4)), BatchSize(0), BatchSize(2));
+  const std::vector<ImagePart> left = {{0, 0, 2, 0, 1}, {8, 0, 2, 1, 2}};
+  const std::vector<float> pixels = PixelsOf(loader.Load(0, left, nullptr));
+  EXPECT_THAT(pixels, ElementsAreArray({0, 10, 100, 110, 0,   10,  100, 110,
+                                        1, 2,  11,  12,  101, 102, 111, 112,
+                                        1, 2,  11,  12,  101, 102, 111, 112}));
 }
 
 // Images that can only be read by two threads at once.

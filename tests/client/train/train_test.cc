@@ -415,6 +415,45 @@ TEST_F(TrainSplitTest, EvaluatesTheWholeNetworkOnOtherImages) {
   }
 }
 
+// A U-Net over volumes of 4 x 8 x 8, with a convolution that pads depth and
+// width more on one side, and both ways up.
+TEST_F(TrainTest, LearnsTheSameOfVolumesOnRanksWithLittleMemory) {
+  std::ofstream(folder_ / "volumes.onnx")
+      << test::OnnxModel(
+             "g (float[N,2,4,8,8] x, float[6,2,3,3,3] w1, float[6] s1,"
+             "float[6] t1, float[6] m1, float[6] v1, float[8,6,2,3,2] w2,"
+             "float[8,8,3,3,3] w3, float[14,4,2,2,2] w4, float[3,10,1,1,1] w5)"
+             " => (float[N,3,4,8,8] y)"
+             "<float[5] twice = {1.0, 1.0, 2.0, 2.0, 2.0}> {"
+             "c1 = Conv<pads=[1,1,1,1,1,1]>(x, w1)"
+             "n1 = BatchNormalization(c1, s1, t1, m1, v1)  r1 = Relu(n1)"
+             "p1 = MaxPool<kernel_shape=[2,2,2], strides=[2,2,2]>(r1)"
+             "c2 = Conv<pads=[0,1,0,1,1,1]>(p1, w2)  r2 = Relu(c2)"
+             "p2 = AveragePool<kernel_shape=[2,2,2], strides=[2,2,2]>(r2)"
+             "c3 = Conv<pads=[1,1,1,1,1,1]>(p2, w3)  r3 = Relu(c3)"
+             "u3 = Resize<mode=\"nearest\","
+             "coordinate_transformation_mode=\"asymmetric\","
+             "nearest_mode=\"floor\">(r3, , twice)"
+             "k2 = Concat<axis=1>(p1, u3)"
+             "u2 = ConvTranspose<strides=[2,2,2]>(k2, w4)"
+             "k1 = Concat<axis=1>(r1, u2)  y = Conv(k1, w5) }")
+             .SerializeAsString();
+  const Words volumes = kFewSteps + Words{"--network", folder_ / "volumes.onnx",
+                                          "--images",  "16",
+                                          "--rate",    "0.1"};
+  const Json alone = Train(1, volumes);
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(alone["losses"].back(), alone["losses"].front());
+  const Json together =
+      Train(2, volumes + Words{"--memory-budget", "500KiB,300KiB",
+                               "--recompute", "--poison"});
+  ASSERT_EQ(run_.exit_status, 0) << run_.output;
+  EXPECT_LT(LargestDifference(alone, together), kRounding);
+  EXPECT_THAT(BatchesOf(together), Each(::testing::Gt(0)));
+  ExpectWithin(together, {500 << 10, 300 << 10});
+  EXPECT_GT(alone["ranks"][0]["peak_bytes"], 500 << 10);
+}
+
 TEST_F(TrainTest, NamesWhatCannotBeSplit) {
   const test::Finished deep = TrainAlone(kFewSteps + Words{"--split", "0.5,2"});
   EXPECT_EQ(deep.status, 2);

@@ -39,6 +39,12 @@ TEST(MemoryExecutorGpuTest, TrainsResidualBlocksAsWithoutABudget) {
   test::ExpectSameUnderAllPolicies(trainee);
 }
 
+TEST(MemoryExecutorGpuTest, TrainsVolumesAsWithoutABudget) {
+  test::Trainee trainee(OpenFakeGpu(), test::SmallVolumes(2));
+  test::ExpectSameUnderAllPolicies(trainee);
+  test::ExpectStepsDownTheGradient(trainee);
+}
+
 // Every kind of task, on few pixels.
 Graph Tiny(std::int64_t batch) {
   test::NetworkBuilder n("tiny", batch);

@@ -32,6 +32,11 @@ Trainee OnCpu(Graph graph, std::vector<BatchSize> batches = {},
                  std::move(batches), link);
 }
 
+Graph SplitOf(const Graph& graph, const char* options,
+              std::optional<std::uint64_t> draw = std::nullopt) {
+  return *SplitGraph(graph, *ParseSplitOptions(options), draw);
+}
+
 MemoryPlan InSubBatches(Trainee& trainee, BatchSize size) {
   MemoryRequest request;
   request.sub_batch = size;
@@ -58,9 +63,19 @@ TEST(MemoryExecutorTest, TrainsExcitations) {
   test::ExpectSameUnderAllPolicies(trainee);
 }
 
+TEST(MemoryExecutorTest, TrainsVolumesAsWithoutABudget) {
+  Trainee trainee = OnCpu(test::SmallVolumes(4));
+  test::ExpectSameUnderAllPolicies(trainee);
+}
+
+TEST(MemoryExecutorTest, TrainsPartsOfVolumes) {
+  Trainee trainee = OnCpu(SplitOf(test::SmallVolumes(2), "0.1,2,2"));
+  test::ExpectStepsDownTheGradient(trainee);
+}
+
 TEST(MemoryExecutorTest, StepsDownTheGradient) {
-  for (const Graph& graph :
-       {test::SmallGates(4), test::SmallResidual(4), test::SmallChain(4)}) {
+  for (const Graph& graph : {test::SmallGates(4), test::SmallResidual(4),
+                             test::SmallChain(4), test::SmallVolumes(4)}) {
     SCOPED_TRACE(graph.name);
     Trainee trainee = OnCpu(graph);
     test::ExpectStepsDownTheGradient(trainee);
@@ -88,11 +103,6 @@ TEST(MemoryExecutorTest, TrainsAsBeforeWhenWeightsLiveOnTheHost) {
   freedom.recompute = true;
   const MemoryPlan plan = test::ExpectSameInLeastMemory(trainee, freedom);
   EXPECT_TRUE(test::LeavesWeightsOnTheHost(trainee.training(), plan));
-}
-
-Graph SplitOf(const Graph& graph, const char* options,
-              std::optional<std::uint64_t> draw = std::nullopt) {
-  return *SplitGraph(graph, *ParseSplitOptions(options), draw);
 }
 
 TEST(MemoryExecutorTest, TrainsPartsOfTheImagesAsWithoutABudget) {
@@ -124,9 +134,9 @@ void Cut(const std::vector<float>& images, const Graph& graph,
   const ImageExtent extent = {3, 20, 20};
   for (const ImagePart& part : ImagePartsOf(graph, extent, planned)) {
     for (std::int64_t i = 0; i < planned.batch.count(); ++i) {
-      CopyPart(extent, images.data() + i * extent.elements(), part,
-               batch->images.data() + part.first +
-                   i * extent.channels * part.rows * part.columns);
+      CopyPart(
+          extent, images.data() + i * extent.elements(), part,
+          batch->images.data() + part.first + i * ElementsOf(extent, part));
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/training/build.h"
@@ -43,6 +45,48 @@ TEST(TaskOperationsTest, DivideAveragesAsTheModelDoes) {
   EXPECT_EQ(padded.error().code, Code::kUnimplemented);
   EXPECT_THAT(padded.error().message, HasSubstr("pool"));
   EXPECT_THAT(padded.error().message, HasSubstr("count_include_pad"));
+}
+
+TEST(TaskOperationsTest, HaveExtentsOfUpToThreeAxes) {
+  const auto extent = [](std::vector<std::int64_t> shape) {
+    Tensor tensor;
+    tensor.shape = std::move(shape);
+    return ExtentOfImage(tensor);
+  };
+  EXPECT_EQ(extent({2, 7}), (ImageExtent{7, 1, 1, 1}));
+  EXPECT_EQ(extent({2, 7, 5}), (ImageExtent{7, 1, 5, 1}));
+  EXPECT_EQ(extent({2, 7, 4, 5}), (ImageExtent{7, 4, 5, 1}));
+  EXPECT_EQ(extent({2, 7, 3, 4, 5}), (ImageExtent{7, 4, 5, 3}));
+}
+
+TEST(TaskOperationsTest, RefuseTensorsOfMoreAxes) {
+  test::NetworkBuilder n("net", 2);
+  const auto x = n.Conv("conv", n.Input(3, 8), 4, 3);
+  const auto folded = n.AddNode("folded", "Reshape", {x}, {2, 4, 2, 2, 4, 4});
+  n.Gemm("fc", n.Flatten(n.Relu("act", folded)), 10);
+  const Graph graph = n.Finish();
+  const auto training = BuildTrainingGraph(graph, {});
+  ASSERT_TRUE(training) << training.error().message;
+  const auto refused = OperationsOf(graph, *training);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnimplemented);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("has 6 dimensions; 2 to 5 are accepted"));
+}
+
+TEST(TaskOperationsTest, RefusePoolsOfUnknownWindows) {
+  test::NetworkBuilder n("net", 2);
+  const auto x = n.Conv("conv", n.Input("input", {2, 3, 4, 8, 8}), 4, 3);
+  n.Gemm("fc", n.Flatten(n.Pool("pool", x, 2, 2)), 10);
+  Graph graph = n.Finish();
+  for (Node& node : graph.nodes) node.pooling.reset();
+  const auto training = BuildTrainingGraph(graph, {});
+  ASSERT_TRUE(training);
+  const auto refused = OperationsOf(graph, *training);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("its windows are not known; explicit padding without "
+                        "dilation is accepted"));
 }
 
 TEST(TaskOperationsTest, RefuseSumsOfUnlikeTensors) {

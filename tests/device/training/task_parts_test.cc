@@ -59,6 +59,34 @@ TEST(TaskPartsTest, PutsPartsOfRowsOneAfterTheOther) {
   }
 }
 
+// A slice of zeros before, and a column behind.
+TEST(TaskPartsTest, PadsSlicesOfVolumes) {
+  test::NetworkBuilder n("net", 2);
+  const auto x = n.Conv("a", n.Input("input", {2, 3, 4, 8, 8}), 5, 3);
+  const auto padded = n.AddNode("pad", "Pad", {x}, {2, 5, 5, 8, 9});
+  n.Gemm("fc", n.Flatten(n.Conv("b", padded, 2, 3)), 10);
+  Graph graph = n.Finish();
+  for (Node& node : graph.nodes) {
+    if (node.name == "pad") {
+      node.pooling = {Window{.before = 1}, Window(), Window{.after = 1}};
+    }
+  }
+  const auto operations = Bound(std::move(graph));
+  ASSERT_TRUE(operations) << operations.error().message;
+  const TaskOperation& pad =
+      Find(*operations, TaskOperator::kConcat, TaskKind::kForward);
+  EXPECT_TRUE(pad.pads);
+  EXPECT_EQ(pad.planes, 5);
+  EXPECT_EQ(pad.plane, 5 * 8 * 9);
+  EXPECT_EQ(pad.slice, 8 * 9);
+  EXPECT_EQ(pad.row, 9);
+  ASSERT_EQ(pad.parts.size(), 1U);
+  EXPECT_EQ(pad.parts[0].first, 8 * 9);
+  EXPECT_EQ(pad.parts[0].depth, 4);
+  EXPECT_EQ(pad.parts[0].height, 8);
+  EXPECT_EQ(pad.parts[0].width, 8);
+}
+
 TEST(TaskPartsTest, RefusesToJoinImages) {
   Graph graph = Joined(4, 4, [](auto& n, auto a, auto b) {
     return n.Concat("cat", {a, b});

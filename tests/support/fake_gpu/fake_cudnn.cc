@@ -101,38 +101,62 @@ struct Call {
   std::size_t needed = 0;
 };
 
+// One of depth, height and width; images have a depth of 1.
+struct Axis {
+  int x = 1;
+  int w = 1;
+  int y = 1;
+  int pad = 0;
+  int stride = 1;
+  int dilation = 1;
+
+  // The element of x that tap `tap` reads for element `o` of y.
+  int In(int o, int tap) const { return o * stride - pad + tap * dilation; }
+  bool Has(int in) const { return in >= 0 && in < x; }
+};
+Axis AxisOf(const Call& call, int axis) {
+  const int place = axis - (5 - call.x.rank);
+  if (place < 0) return {};
+  const auto i = static_cast<std::size_t>(place);
+  return {call.x.dims[i + 2], call.w.dims[i + 2],  call.y.dims[i + 2],
+          call.conv.pad[i],   call.conv.stride[i], call.conv.dilation[i]};
+}
+
 // Adds what image n, filter k and its channel c have to do with each other: one
 // multiplication for each tap and pixel of the output.
 void AddPlane(const Call& call, int n, int k, int c) {
-  const cudnnTensorStruct& x = call.x;
   const cudnnFilterStruct& w = call.w;
-  const cudnnTensorStruct& y = call.y;
-  const cudnnConvolutionStruct& conv = call.conv;
-  const int channel = k / (w.dims[0] / conv.groups) * w.dims[1] + c;
-  int at_w = (k * w.dims[1] + c) * w.dims[2] * w.dims[3];
-  for (int r = 0; r < w.dims[2]; ++r) {
-    for (int s = 0; s < w.dims[3]; ++s, ++at_w) {
-      for (int oy = 0; oy < y.dims[2]; ++oy) {
-        const int iy = oy * conv.stride[0] - conv.pad[0] + r * conv.dilation[0];
-        if (iy < 0 || iy >= x.dims[2]) continue;
-        const int row_x =
-            n * x.strides[0] + channel * x.strides[1] + iy * x.dims[3];
-        const int row_y = n * y.strides[0] + k * y.strides[1] + oy * y.dims[3];
-        for (int ox = 0; ox < y.dims[3]; ++ox) {
-          const int ix =
-              ox * conv.stride[1] - conv.pad[1] + s * conv.dilation[1];
-          if (ix < 0 || ix >= x.dims[3]) continue;
-          const int at_x = row_x + ix;
-          const int at_y = row_y + ox;
-          if (call.operation == 'f') {
-            call.out[at_y] += call.alpha * call.px[at_x] * call.pw[at_w];
-          }
-          if (call.operation == 'd') {
-            call.out[at_x] += call.alpha * call.py[at_y] * call.pw[at_w];
-          }
-          if (call.operation == 'w') {
-            call.out[at_w] += call.alpha * call.px[at_x] * call.py[at_y];
-          }
+  const Axis depth = AxisOf(call, 0);
+  const Axis height = AxisOf(call, 1);
+  const Axis width = AxisOf(call, 2);
+  const int channel = k / (w.dims[0] / call.conv.groups) * w.dims[1] + c;
+  const int plane_x = n * call.x.strides[0] + channel * call.x.strides[1];
+  const int plane_y = n * call.y.strides[0] + k * call.y.strides[1];
+  const int taps = depth.w * height.w * width.w;
+  for (int tap = 0; tap < taps; ++tap) {
+    const int at_w = (k * w.dims[1] + c) * taps + tap;
+    const int t = tap / width.w / height.w;
+    const int r = tap / width.w % height.w;
+    const int s = tap % width.w;
+    for (int row = 0; row < depth.y * height.y; ++row) {
+      const int iz = depth.In(row / height.y, t);
+      const int iy = height.In(row % height.y, r);
+      if (!depth.Has(iz) || !height.Has(iy)) continue;
+      const int row_x = plane_x + (iz * height.x + iy) * width.x;
+      const int row_y = plane_y + row * width.y;
+      for (int ox = 0; ox < width.y; ++ox) {
+        const int ix = width.In(ox, s);
+        if (!width.Has(ix)) continue;
+        const int at_x = row_x + ix;
+        const int at_y = row_y + ox;
+        if (call.operation == 'f') {
+          call.out[at_y] += call.alpha * call.px[at_x] * call.pw[at_w];
+        }
+        if (call.operation == 'd') {
+          call.out[at_x] += call.alpha * call.py[at_y] * call.pw[at_w];
+        }
+        if (call.operation == 'w') {
+          call.out[at_w] += call.alpha * call.px[at_x] * call.py[at_y];
         }
       }
     }
@@ -159,7 +183,8 @@ void Compute(const Call& call) {
 
   float* const out = call.out;
   const int out_elements = operation == 'w'
-                               ? w.dims[0] * w.dims[1] * w.dims[2] * w.dims[3]
+                               ? w.dims[0] * w.dims[1] * AxisOf(call, 0).w *
+                                     AxisOf(call, 1).w * AxisOf(call, 2).w
                                : images * (operation == 'f' ? y : x).strides[0];
   for (int i = 0; i < out_elements; ++i) {
     out[i] = call.beta == 0 ? 0 : call.beta * out[i];

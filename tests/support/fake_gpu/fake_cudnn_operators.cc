@@ -16,10 +16,14 @@ using Tensor = cudnnTensorDescriptor_t;
 
 struct Shape {
   explicit Shape(Tensor t)
-      : n(t->dims[0]), c(t->dims[1]), h(t->dims[2]), w(t->dims[3]) {}
-  std::int64_t pixels() const { return h * w; }
-  std::int64_t count() const { return n * c * h * w; }
-  std::int64_t n, c, h, w;
+      : n(t->dims[0]),
+        c(t->dims[1]),
+        d(t->rank == 5 ? t->dims[2] : 1),
+        h(t->dims[static_cast<std::size_t>(t->rank) - 2]),
+        w(t->dims[static_cast<std::size_t>(t->rank) - 1]) {}
+  std::int64_t pixels() const { return d * h * w; }
+  std::int64_t count() const { return n * c * pixels(); }
+  std::int64_t n, c, d, h, w;
 };
 
 float Factor(const void* factor) { return *static_cast<const float*>(factor); }
@@ -46,20 +50,20 @@ std::pair<std::int64_t, std::int64_t> Covered(const cudnnPoolingStruct& pooling,
 template <class Visit>
 void ForEachWindow(const cudnnPoolingStruct& pooling, const Shape& x,
                    const Shape& y, Visit&& visit) {
-  for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
-    for (std::int64_t row = 0; row < y.h; ++row) {
-      const auto [top, bottom] = Covered(pooling, 0, row, x.h);
-      for (std::int64_t column = 0; column < y.w; ++column) {
-        const auto [left, right] = Covered(pooling, 1, column, x.w);
-        const std::int64_t to = (plane * y.h + row) * y.w + column;
-        const auto divisor = static_cast<float>(
-            pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-                ? (bottom - top) * (right - left)
-                : std::int64_t{pooling.window[0]} * pooling.window[1]);
-        for (std::int64_t i = top; i < bottom; ++i) {
-          for (std::int64_t j = left; j < right; ++j) {
-            visit(to, (plane * x.h + i) * x.w + j, divisor);
-          }
+  for (std::int64_t to = 0; to < y.count(); ++to) {
+    const std::int64_t plane = to / y.pixels();
+    const auto [front, back] = Covered(pooling, 0, to / y.w / y.h % y.d, x.d);
+    const auto [top, bottom] = Covered(pooling, 1, to / y.w % y.h, x.h);
+    const auto [left, right] = Covered(pooling, 2, to % y.w, x.w);
+    const auto divisor = static_cast<float>(
+        pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+            ? (back - front) * (bottom - top) * (right - left)
+            : std::int64_t{pooling.window[0]} * pooling.window[1] *
+                  pooling.window[2]);
+    for (std::int64_t k = front; k < back; ++k) {
+      for (std::int64_t i = top; i < bottom; ++i) {
+        for (std::int64_t j = left; j < right; ++j) {
+          visit(to, ((plane * x.d + k) * x.h + i) * x.w + j, divisor);
         }
       }
     }
@@ -179,11 +183,11 @@ cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t d,
                                           const cudnnNanPropagation_t, int rank,
                                           const int* window, const int* pad,
                                           const int* stride) {
-  if (rank != 2) return CUDNN_STATUS_NOT_SUPPORTED;
-  d->mode = mode;
-  std::copy_n(window, rank, d->window.begin());
-  std::copy_n(pad, rank, d->pad.begin());
-  std::copy_n(stride, rank, d->stride.begin());
+  if (rank != 2 && rank != 3) return CUDNN_STATUS_NOT_SUPPORTED;
+  *d = {.mode = mode, .rank = rank};
+  std::copy_n(window, rank, d->window.end() - rank);
+  std::copy_n(pad, rank, d->pad.end() - rank);
+  std::copy_n(stride, rank, d->stride.end() - rank);
   return kOk;
 }
 cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle,
@@ -191,6 +195,9 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle,
                                   const void* alpha, const Tensor x,
                                   const void* px, const void* beta,
                                   const Tensor y, void* py) {
+  if (x->rank != pooling->rank + 2 || y->rank != x->rank) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
   const Shape x_shape(x);
   const Shape y_shape(y);
   const float scale_new = Factor(alpha);
@@ -222,6 +229,9 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle,
                                    const void* px, const void* beta,
                                    const Tensor, void* pdx) {
   if (px == nullptr || py == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  if (x->rank != pooling->rank + 2 || y->rank != x->rank) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
   const Shape x_shape(x);
   const Shape y_shape(y);
   const float scale_new = Factor(alpha);

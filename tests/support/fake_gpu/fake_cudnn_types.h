@@ -53,11 +53,13 @@ struct cudnnLRNStruct {
   double beta = 0;
   double bias = 1;
 };
+// Depth, height and width.
 struct cudnnPoolingStruct {
   cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
-  std::array<int, 3> window = {};
+  int rank = 2;
+  std::array<int, 3> window = {1, 1, 1};
   std::array<int, 3> pad = {};
-  std::array<int, 3> stride = {};
+  std::array<int, 3> stride = {1, 1, 1};
 };
 
 #endif  // UCUDNN_TESTS_SUPPORT_FAKE_GPU_FAKE_CUDNN_TYPES_H_

@@ -200,36 +200,38 @@ inline void FakeMultiply(std::uint32_t i, void** p) {
        (beta == 0 ? 0.0F : beta * to);
 }
 
-inline void FakeResample(std::uint32_t i, void** p) {
-  if (i >= FakeParameter<std::uint32_t>(p, 4)) return;
-  const auto height = FakeParameter<std::uint32_t>(p, 5);
-  const auto width = FakeParameter<std::uint32_t>(p, 6);
-  const auto from_height = FakeParameter<std::uint32_t>(p, 7);
-  const auto from_width = FakeParameter<std::uint32_t>(p, 8);
-  const auto* const rows = FakeParameter<const std::uint32_t*>(p, 2);
-  const auto* const columns = FakeParameter<const std::uint32_t*>(p, 3);
-  const std::uint32_t row = i / width % height;
-  const std::uint32_t column = i % width;
-  const auto weight = [](const std::uint32_t* taps, std::uint32_t tap) {
-    float value = 0;
-    std::memcpy(&value, &taps[2 * tap + 1], sizeof(value));
-    return value;
-  };
-  const std::uint32_t* const row_taps = rows + height + 1;
-  const std::uint32_t* const column_taps = columns + width + 1;
-  float sum = 0;
-  for (std::uint32_t r = rows[row]; r < rows[row + 1]; ++r) {
-    for (std::uint32_t c = columns[column]; c < columns[column + 1]; ++c) {
-      const std::uint32_t plane = i / width / height * from_height;
-      sum +=
-          weight(row_taps, r) * weight(column_taps, c) *
-          FakeParameter<const float*>(
-              p,
-              0)[(plane + row_taps[2 * r]) * from_width + column_taps[2 * c]];
-    }
+// Sums over the taps of a pixel of one axis: f(index, weight) for each.
+template <class Of>
+void FakeTaps(const std::uint32_t* axis, std::uint32_t size,
+              std::uint32_t pixel, const Of& f) {
+  for (std::uint32_t tap = axis[pixel]; tap < axis[pixel + 1]; ++tap) {
+    const std::uint32_t* const of_tap = axis + size + 1 + 2 * tap;
+    float weight = 0;
+    std::memcpy(&weight, of_tap + 1, sizeof(weight));
+    f(of_tap[0], weight);
   }
+}
+
+inline void FakeResample(std::uint32_t i, void** p) {
+  if (i >= FakeParameter<std::uint32_t>(p, 5)) return;
+  const auto axis = [&](int at) {
+    return FakeParameter<const std::uint32_t*>(p, at);
+  };
+  const auto size = [&](int at) { return FakeParameter<std::uint32_t>(p, at); };
+  const std::uint32_t row = i / size(8);
+  const std::uint32_t slice = row / size(7);
+  const float* const x = FakeParameter<const float*>(p, 0) +
+                         slice / size(6) * size(9) * size(10) * size(11);
+  float sum = 0;
+  FakeTaps(axis(2), size(6), slice % size(6), [&](auto d, float u) {
+    FakeTaps(axis(3), size(7), row % size(7), [&](auto h, float v) {
+      FakeTaps(axis(4), size(8), i % size(8), [&](auto w, float t) {
+        sum += u * v * t * x[(d * size(10) + h) * size(11) + w];
+      });
+    });
+  });
   float& to = FakeParameter<float*>(p, 1)[i];
-  const auto beta = FakeParameter<float>(p, 9);
+  const auto beta = FakeParameter<float>(p, 12);
   to = sum + (beta == 0 ? 0.0F : beta * to);
 }
 
@@ -315,7 +317,8 @@ inline const std::map<std::string, FakeKernel>& FakeKernels() {
        })},
       {"ucudnn_copy_rows", {{8, 8, 4, 4, 4, 4, 4, 4, 4, 4}, FakeCopyRows}},
       {"ucudnn_multiply", {{8, 8, 8, 4, 4, 4}, FakeMultiply}},
-      {"ucudnn_resample", {{8, 8, 8, 8, 4, 4, 4, 4, 4, 4}, FakeResample}},
+      {"ucudnn_resample",
+       {{8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4}, FakeResample}},
       {"ucudnn_sum_products", {{8, 8, 8, 4, 4, 4, 4}, FakeSumProducts}},
       {"ucudnn_update", {{8, 8, 8, 4, 4, 4}, FakeUpdate}},
       {"ucudnn_normalise_sums", {{8, 8, 4, 4, 4}, FakeNormaliseSums}},

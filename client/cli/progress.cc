@@ -1,4 +1,4 @@
-#include "client/cli/server/progress.h"
+#include "client/cli/progress.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-#ifndef UCUDNN_CLIENT_CLI_SERVER_PROGRESS_H_
-#define UCUDNN_CLIENT_CLI_SERVER_PROGRESS_H_
+#ifndef UCUDNN_CLIENT_CLI_PROGRESS_H_
+#define UCUDNN_CLIENT_CLI_PROGRESS_H_
 
 // Shows the progress of long work on standard error: as a bar on a terminal,
 // otherwise as a line for every tenth completed.
@@ -37,4 +37,4 @@ class Progress {
 
 }  // namespace ucudnn::ctl
 
-#endif  // UCUDNN_CLIENT_CLI_SERVER_PROGRESS_H_
+#endif  // UCUDNN_CLIENT_CLI_PROGRESS_H_
