@@ -73,17 +73,6 @@ struct ShareRequest {
   bool for_all_policies = false;
 };
 
-// The shares that are tried: B/n, 2B/n, ..., B, for the smallest n of at least
-// 32 and as many as ranks that divides the mini-batch B. n is B if there is
-// none.
-BatchSize ShareStep(BatchSize batch, int ranks);
-// The step of the finer shares, a fourth of ShareStep or less; that itself if
-// it is 1.
-BatchSize FinerStep(BatchSize step);
-// What is measured at first: the step times powers of two, up to an eighth of
-// the mini-batch.
-std::vector<BatchSize> FirstBatches(BatchSize batch, BatchSize step);
-
 class SharePlanner {
  public:
   // The arguments must outlive it. `prepared` is the network at the whole
