@@ -57,7 +57,7 @@ TEST(NetworksCliTest, SayThatAModelIsEmpty) {
 TEST(NetworksCliTest, WriteTheKernelsOfAModelAsCsv) {
   const test::TemporaryFolder folder;
   const std::vector<std::string> models = Models();
-  EXPECT_THAT(models, SizeIs(8));
+  EXPECT_THAT(models, SizeIs(9));
   for (const std::string& model : models) {
     const auto from = ReadNetworkFile(model, BatchSize(4));
     ASSERT_TRUE(from) << from.error().message;
