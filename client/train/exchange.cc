@@ -50,20 +50,25 @@ Result<bool> JobExchange::AllCan(bool can, const Status& mine) {
       ranks_.MaxOfEach({mine ? 0 : 1, can ? 0 : 1}, Soon()));
   if (most[0] == 0) return most[1] == 0;
   failed_ = true;
+  if (enqueues_) {
+    // What has been enqueued would wait for the other rank.
+    statistics_.Abort();
+    reducer_.Abort();
+  }
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
   return tl::unexpected<Error>(all.error());
 }
 
 template <class Exchange>
-Result<Nanoseconds> JobExchange::TimeOf(const Exchange& exchange) {
+Result<Nanoseconds> JobExchange::TimeOf(Event& done, const Exchange& exchange) {
   constexpr int kTimes = 7;
   constexpr int kInARow = 8;
   std::vector<Nanoseconds> times;
   for (int i = 0; i < kTimes; ++i) {
-    UCUDNN_RETURN_IF_ERROR(ranks_.Barrier(Soon()));
     const auto begun = std::chrono::steady_clock::now();
     for (int k = 0; k < kInARow; ++k) UCUDNN_RETURN_IF_ERROR(exchange());
-    UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
+    UCUDNN_RETURN_IF_ERROR(done.Set());
+    UCUDNN_RETURN_IF_ERROR(AwaitOnHost(done, *this));
     times.push_back((std::chrono::steady_clock::now() - begun) / kInARow);
   }
   return MedianAndSpreadOf(std::move(times)).median;
@@ -73,22 +78,22 @@ Result<ExchangeCosts> JobExchange::Measure(bool statistics) {
   constexpr std::size_t kChannels = 256;
   constexpr Bytes kLong = 8_MiB;
   DeviceBuffer memory;
-  std::unique_ptr<Event> ready;
+  std::unique_ptr<Event> event;
   const auto prepare = [&]() -> Status {
     UCUDNN_ASSIGN_OR_RETURN(memory, device_.Allocate(kLong));
     UCUDNN_RETURN_IF_ERROR(device_.Fill(memory.data(), 0, kLong));
-    UCUDNN_ASSIGN_OR_RETURN(ready, device_.MakeEvent());
-    return ready->Set();
+    UCUDNN_ASSIGN_OR_RETURN(event, device_.MakeEvent());
+    return event->Set();
   };
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(prepare(), Soon()));
   UCUDNN_RETURN_IF_ERROR(all);
   const auto sum = [&](Bytes size) {
     ReadyBucket bucket;
-    bucket.ready.push_back(ready.get());
+    bucket.ready.push_back(event.get());
     bucket.gradients.emplace_back(
         static_cast<float*>(memory.data()),
         static_cast<std::size_t>(size.count()) / sizeof(float));
-    return TimeOf([this, bucket = std::move(bucket)] {
+    return TimeOf(*event, [this, bucket = std::move(bucket)] {
       return SumGradients(std::span(&bucket, 1));
     });
   };
@@ -96,8 +101,9 @@ Result<ExchangeCosts> JobExchange::Measure(bool statistics) {
   if (statistics) {
     const std::span<double> sums(static_cast<double*>(memory.data()),
                                  2 * kChannels);
-    UCUDNN_ASSIGN_OR_RETURN(
-        costs.statistics, TimeOf([this, sums] { return SumStatistics(sums); }));
+    UCUDNN_ASSIGN_OR_RETURN(costs.statistics, TimeOf(*event, [this, sums] {
+                              return SumStatistics(sums);
+                            }));
   }
   UCUDNN_ASSIGN_OR_RETURN(costs.bucket, sum(Bytes(4096)));
   UCUDNN_ASSIGN_OR_RETURN(const Nanoseconds large, sum(kLong));

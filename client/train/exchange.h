@@ -43,8 +43,8 @@ class JobExchange final : public RankExchange {
   // are enqueued there from now on, without the host.
   Status Prepare();
 
-  // Collective, before the first step: what exchanges take between all ranks.
-  // Statistics only if they are exchanged. kResourceExhausted.
+  // Collective, before there are executors: what exchanges take between all
+  // ranks. Statistics only if they are exchanged. kResourceExhausted.
   Result<ExchangeCosts> Measure(bool statistics);
 
   // Collective, before each step: waits for this rank's turn.
@@ -68,7 +68,7 @@ class JobExchange final : public RankExchange {
   Result<bool> AllCan(bool can, const Status& mine);
   // The median time of one of several `exchange`.
   template <class Exchange>
-  Result<Nanoseconds> TimeOf(const Exchange& exchange);
+  Result<Nanoseconds> TimeOf(Event& done, const Exchange& exchange);
   // Enqueues all sums, in a queue beside the device's order of work.
   Status EnqueueSums(std::span<const ReadyBucket> buckets);
   Status SumBucket(std::span<const std::span<float>> bucket);

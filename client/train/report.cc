@@ -165,7 +165,8 @@ Json ToJson(const Report& report) {
   json["interrupted"] = report.interrupted;
   json["first_step"] = report.first_step;
   json["steps"] = report.losses.size();
-  json["predicted_us"] = Microseconds(report.predicted);
+  json["predicted_us"] = nullptr;
+  if (report.predicted) json["predicted_us"] = Microseconds(*report.predicted);
   json["passes_us"] = MedianIn(SlowestPasses(report));
   json["exchange_us"] = MedianIn(Exchanges(report));
   json["step_us"] = report.in_turns ? Json(nullptr) : MedianIn(report.steps);

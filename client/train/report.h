@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,11 @@ struct Report {
   bool share_device = false;
   bool interrupted = false;
   std::int64_t first_step = 0;
-  std::vector<double> losses;      // the mean loss of each step
-  Evaluation evaluation;           // on all ranks; no labels: none
-  Nanoseconds predicted{0};        // step (client/train/step_prediction.h)
+  std::vector<double> losses;  // the mean loss of each step
+  Evaluation evaluation;       // on all ranks; no labels: none
+  // Step (client/train/step_prediction.h); absent if ranks take turns, or NCCL
+  // sums gradients but a plan keeps some on the host.
+  std::optional<Nanoseconds> predicted;
   std::vector<Nanoseconds> steps;  // whole steps that count, on rank 0
   std::vector<RankReport> ranks;
 };

@@ -211,14 +211,12 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   TrainingRequest request = request_.plan;
   request.budget = request_.budgets[static_cast<std::size_t>(ranks_.rank())];
   auto plan = PlanTraining(prepared_, request, stop);
-  UCUDNN_RETURN_IF_ERROR(
-      Together(plan ? Status() : Status(tl::unexpected<Error>(plan.error()))));
+  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(plan)));
   part.plan = *std::move(plan);
   UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(part, stop));
   if (changed) {
     plan = PlanTraining(prepared_, request, stop);
-    UCUDNN_RETURN_IF_ERROR(Together(
-        plan ? Status() : Status(tl::unexpected<Error>(plan.error()))));
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(plan)));
     part.plan = *std::move(plan);
   }
   reason_ = ranks_.size() == 1 ? "planned from measurements of this device"
@@ -237,7 +235,8 @@ Result<std::string> SharePlanner::MeasureMyLink(const Part& part,
   };
   Result<bool> changed = false;
   DeviceModel link = prepared_.training.device;
-  if (part.plan && part.plan->offloaded > Bytes()) {
+  const bool copies = part.plan && part.plan->offloaded > Bytes();
+  if (copies) {
     ExecutionOptions execution;
     execution.allow_sub_batch_statistics =
         request_.plan.allow_sub_batch_statistics;
@@ -247,7 +246,8 @@ Result<std::string> SharePlanner::MeasureMyLink(const Part& part,
   }
   if (!met) UCUDNN_RETURN_IF_ERROR(meet());
   UCUDNN_RETURN_IF_ERROR(changed);
-  return *changed ? ToJson(link).dump() : std::string();
+  if (!copies) return std::string();
+  return Json({{"changed", *changed}, {"link", ToJson(link)}}).dump();
 }
 
 Result<bool> SharePlanner::MeasureLinks(const Part& part,
@@ -260,15 +260,17 @@ Result<bool> SharePlanner::MeasureLinks(const Part& part,
   // Ranks in turns do not copy at once.
   if (any == 0 || request_.input.model || turns_.all > 1) return false;
   const Result<std::string> rates = MeasureMyLink(part, stop);
-  UCUDNN_RETURN_IF_ERROR(Together(
-      rates ? Status() : Status(tl::unexpected<Error>(rates.error()))));
+  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(rates)));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           ranks_.AllGather(*rates, InTime()));
   // Of several ranks of a kind, the slowest copies count.
   std::map<std::string, Json> slowest;
+  bool changed = false;
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty() || read_.contains(keys_[r])) continue;
-    const Json link = Json::parse(all[r]);
+    const Json measured = Json::parse(all[r]);
+    changed = changed || measured["changed"] == true;
+    const Json& link = measured["link"];
     Json& kept = slowest.try_emplace(keys_[r], link).first->second;
     for (const char* const rate : {"d2h_gb_per_s", "h2d_gb_per_s"}) {
       if (link[rate] < kept[rate]) kept[rate] = link[rate];
@@ -281,14 +283,13 @@ Result<bool> SharePlanner::MeasureLinks(const Part& part,
   }
   UCUDNN_RETURN_IF_ERROR(Together(SetMeasurements(
       Json::parse(known_.at(keys_[mine])), &prepared_.training)));
-  return !slowest.empty();
+  return changed;
 }
 
 Result<Json> SharePlanner::Answer(Phase phase, const std::stop_token& stop) {
   Result<std::string> answer = std::string();
   if (ranks_.rank() == 0) answer = Solve(phase, stop);
-  UCUDNN_RETURN_IF_ERROR(Together(
-      answer ? Status() : Status(tl::unexpected<Error>(answer.error()))));
+  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(answer)));
   UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
   return Json::parse(*answer);
 }
@@ -314,17 +315,15 @@ Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
       }
       continue;
     }
-    known_[SearchKey()] = "{}";
+    if (json["cut_off"] == false) known_[SearchKey()] = "{}";
     Result<Part> part = PartOf(json);
-    UCUDNN_RETURN_IF_ERROR(Together(
-        part ? Status() : Status(tl::unexpected<Error>(part.error()))));
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(part)));
     UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(*part, stop));
     if (!changed) return part;
     prepared_.training.batch = batch;
     UCUDNN_ASSIGN_OR_RETURN(const Json again, Answer(Phase::kEnd, stop));
     part = PartOf(again);
-    UCUDNN_RETURN_IF_ERROR(Together(
-        part ? Status() : Status(tl::unexpected<Error>(part.error()))));
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(part)));
     return part;
   }
 }
@@ -417,6 +416,7 @@ Result<std::string> SharePlanner::Solve(Phase phase,
   }
   const std::set<std::string> measured(keys_.begin(), keys_.end());
   return Json({{"ranks", std::move(ranks)},
+               {"cut_off", solved.cut_off},
                {"reason",
                 fmt::format(
                     "shares and memory planned from "

@@ -14,10 +14,9 @@
 //   again, until these are measured; then once more for finer shares between
 //   those of the solution and their neighbours; then rank 0 solves for what is
 //   measured alone, and tells the shares and their plans
-//   ranks whose plans copy:             try them at once, for the rates of
-//   their
-//                                       links; if one is another, rank 0 solves
-//                                       again
+//   ranks whose plans copy:             try them at once, for the rates that
+//                                       their links reach; if one is another,
+//                                       rank 0 solves again
 //
 // One rank alone, or ranks with given shares, plan by themselves.
 
@@ -51,6 +50,12 @@ struct Turns {
   static Result<Turns> Find(Ranks& ranks, const Device& device,
                             Ranks::Deadline deadline);
 };
+
+template <class T>
+Status StatusOf(const Result<T>& result) {
+  if (result) return {};
+  return tl::unexpected<Error>(result.error());
+}
 
 // What a rank trains.
 struct Part {
@@ -108,7 +113,8 @@ class SharePlanner {
   // Collective: tries the plans of all ranks at once, and sets the rates that
   // their copies reached beside each other. Whether one is another.
   Result<bool> MeasureLinks(const Part& part, const std::stop_token& stop);
-  // Not collective: changed rates of this rank's link; empty if none is.
+  // The same of this rank, as JSON: {"changed":...,"link":...}; empty if its
+  // plan copies nothing.
   Result<std::string> MeasureMyLink(const Part& part,
                                     const std::stop_token& stop);
   Result<Part> PlanTogether(const std::stop_token& stop);

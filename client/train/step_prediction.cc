@@ -40,15 +40,21 @@ RankPasses PassesOf(const MemoryPlan& plan, const TrainingGraph& training,
   const MemoryRound& last = plan.rounds.back();
   const Nanoseconds before = plan.time - last.time;  // the rounds before
   std::map<std::size_t, Nanoseconds> complete;       // by gradient
+  std::set<std::size_t> on_host;                     // gradients
+  bool updates = false;
   std::set<std::size_t> ran;
   for (const MemoryEvent& event : last.events) {
-    if (event.op == EventOp::kOffload && complete.contains(event.block)) {
-      complete[event.block] = before + event.end();
+    const auto known = complete.find(event.block);
+    if (event.op == EventOp::kOffload && known != complete.end()) {
+      known->second = before + event.end();
+      if (!updates) on_host.insert(event.block);
+    } else if (event.op == EventOp::kPrefetch && !updates) {
+      on_host.erase(event.block);
     }
     if (event.op != EventOp::kCompute) continue;
     const Task& task = training.tasks[event.task];
     if (IsUpdate(task.kind)) {
-      passes.updates += event.duration;
+      updates = true;
       continue;
     }
     passes.end = before + event.end();
@@ -63,6 +69,8 @@ RankPasses PassesOf(const MemoryPlan& plan, const TrainingGraph& training,
       passes.meetings.push_back(before + event.start + event.duration / 2);
     }
   }
+  passes.updates = plan.time - passes.end;
+  passes.gradients_on_host = !on_host.empty();
   for (const GradientBucket& bucket : buckets) {
     Nanoseconds& end = passes.buckets.emplace_back(0);
     for (const std::size_t block : bucket.blocks) {
@@ -77,7 +85,8 @@ std::string Encode(const RankPasses& passes) {
                                  {"meetings", Counts(passes.meetings)},
                                  {"buckets", Counts(passes.buckets)},
                                  {"end", passes.end.count()},
-                                 {"updates", passes.updates.count()}})
+                                 {"updates", passes.updates.count()},
+                                 {"on_host", passes.gradients_on_host}})
       .dump();
 }
 
@@ -85,9 +94,11 @@ RankPasses DecodeRankPasses(const std::string& text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   UCUDNN_CHECK(json.is_object());
   return {Nanoseconds(json["loading"].get<std::int64_t>()),
-          TimesOf(json["meetings"]), TimesOf(json["buckets"]),
+          TimesOf(json["meetings"]),
+          TimesOf(json["buckets"]),
           Nanoseconds(json["end"].get<std::int64_t>()),
-          Nanoseconds(json["updates"].get<std::int64_t>())};
+          Nanoseconds(json["updates"].get<std::int64_t>()),
+          json["on_host"]};
 }
 
 StepPrediction PredictStep(std::span<const RankPasses> ranks,

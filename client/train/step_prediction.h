@@ -32,7 +32,9 @@ struct RankPasses {
   std::vector<Nanoseconds> meetings;
   std::vector<Nanoseconds> buckets;  // are complete
   Nanoseconds end{0};                // of the passes
-  Nanoseconds updates{0};            // after them
+  Nanoseconds updates{0};            // after them, with waits between them
+  // A gradient lies in host memory when the updates begin.
+  bool gradients_on_host = false;
 };
 
 // By its plan. No meetings unless normalisations exchange their statistics.

@@ -52,12 +52,6 @@ using Clock = std::chrono::steady_clock;
 // that try streams.
 constexpr std::int64_t kWarmUp = 2;
 
-template <class T>
-Status StatusOf(const Result<T>& result) {
-  if (result) return {};
-  return tl::unexpected<Error>(result.error());
-}
-
 // One rank's training. Methods are collective unless they say otherwise.
 class Training {
  public:
@@ -151,7 +145,15 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t any_on_gpu,
                             ranks_.Max(on_gpu ? 1 : 0, Soon()));
     exchange_.emplace(ranks_, *device_, turns, any_on_gpu == 0);
-    return any_on_gpu == 0 || in_turns_ ? Status() : exchange_->Prepare();
+    if (any_on_gpu != 0 && !in_turns_) {
+      UCUDNN_RETURN_IF_ERROR(exchange_->Prepare());
+    }
+    const Result<ExchangeCosts> costs =
+        exchange_->Measure(exchanges_statistics());
+    if (!costs) exchange_->Refuse(costs.error());
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(costs)));
+    costs_ = *costs;
+    return {};
   }
 
   // What the device has for training. Not collective.
@@ -376,12 +378,6 @@ class Training {
   // What the plans of all ranks make of a step.
   Status Predict() {
     const bool statistics = exchange_ && exchanges_statistics();
-    if (exchange_ && !costs_) {
-      Result<ExchangeCosts> costs = exchange_->Measure(statistics);
-      if (!costs) exchange_->Refuse(costs.error());
-      UCUDNN_RETURN_IF_ERROR(Together(StatusOf(costs)));
-      costs_ = *costs;
-    }
     const TrainingGraph& graph = job_.network->training;
     std::vector<GradientBucket> buckets;
     if (exchange_) buckets = GradientBuckets(graph);
@@ -407,10 +403,14 @@ class Training {
         size += graph.blocks[block].bytes;
       }
     }
-    const StepPrediction step =
-        PredictStep(ranks, sizes, costs_.value_or(ExchangeCosts()));
+    const StepPrediction step = PredictStep(ranks, sizes, costs_);
     result_.predicted = step.step;
-    if (!idle()) predicted_passes_ = step.passes[index];
+    // The host makes sums then that NCCL's costs say nothing of.
+    const bool unlike =
+        exchange_ && exchange_->stream_ordered() &&
+        std::ranges::any_of(ranks, &RankPasses::gradients_on_host);
+    if (in_turns_ || unlike) result_.predicted.reset();
+    if (!idle() && exchange_) predicted_passes_ = step.passes[index];
     return {};
   }
 
@@ -665,8 +665,10 @@ class Training {
     if (!idle()) {
       if (executor_ != nullptr) Keep(*executor_);
       mine.shown.update(ToJson(*job_.network, *part_.plan, run_));
-      mine.shown["predicted_passes_us"] =
-          Microseconds(predicted_passes_ - run_.streams.gain());
+      if (predicted_passes_) {
+        mine.shown["predicted_passes_us"] =
+            Microseconds(*predicted_passes_ - run_.streams.gain());
+      }
       mine.passes = std::move(run_.passes);
       mine.times = std::move(run_.times);
     }
@@ -676,7 +678,7 @@ class Training {
         ranks_.Max(idle() ? std::numeric_limits<std::int64_t>::min()
                           : -run_.streams.gain().count(),
                    Soon()));
-    result_.predicted += Nanoseconds(lost);
+    if (result_.predicted) *result_.predicted += Nanoseconds(lost);
     UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                             ranks_.AllGather(Encode(mine), Soon()));
     for (const std::string& text : texts) {
@@ -713,8 +715,9 @@ class Training {
   std::vector<std::int64_t> shares_;          // the batches of all ranks
   std::unique_ptr<MemoryExecutor> executor_;  // of ranks that train
   std::optional<IdleRank> idle_;              // of others
-  std::optional<ExchangeCosts> costs_;        // with other ranks
-  Nanoseconds predicted_passes_{0};           // this rank's, among the others
+  ExchangeCosts costs_;                       // with other ranks
+  // This rank's, among others.
+  std::optional<Nanoseconds> predicted_passes_;
   DrawnSteps drawn_{job_, options_};
   MemoryRun run_;
   HostWatch watch_;          // since the plan was applied

@@ -46,8 +46,8 @@ class RankExchange {
  public:
   virtual ~RankExchange() = default;
 
-  // Whether both sums do nothing but enqueue, so that SumStatistics can be
-  // captured (Device::Capture). Constant.
+  // Whether SumStatistics does nothing but enqueue, so that it can be captured
+  // (Device::Capture). Constant.
   virtual bool stream_ordered() const = 0;
 
   // Replaces `sums`, in device memory, by their sums over all ranks. This
@@ -56,9 +56,9 @@ class RankExchange {
   // the exchange waits for the device.
   virtual Status SumStatistics(std::span<double> sums) = 0;
 
-  // The same for all gradients, bucket by bucket, beside what is enqueued in
-  // the device's order of work: each once it is complete. What is enqueued
-  // after the call sees the sums of all.
+  // The same for all gradients, bucket by bucket, beside what is enqueued in the
+  // device's order of work: each once it is complete. What is enqueued after
+  // the call sees the sums of all. The host waits where it sums itself.
   virtual Status SumGradients(std::span<const ReadyBucket> buckets) = 0;
 
   // Asked while the host waits for what is enqueued: an error if that waits for

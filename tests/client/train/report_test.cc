@@ -70,7 +70,9 @@ TEST(ReportTest, CountsTheLastRanksWaitAsExchange) {
 TEST(ReportTest, ReportsNoStepTimeIfRanksTakeTurns) {
   Report report = SampleReport();
   report.in_turns = true;
+  report.predicted.reset();
   EXPECT_TRUE(ToJson(report)["step_us"].is_null());
+  EXPECT_TRUE(ToJson(report)["predicted_us"].is_null());
   EXPECT_THAT(ToTable(report), HasSubstr("ranks compute in turns"));
 }
 

@@ -50,13 +50,15 @@ TEST(PredictStepTest, UpdatesFollowTheLastSum) {
 }
 
 TEST(RankPassesTest, SurvivesTheWay) {
-  const RankPasses passes = {At(5), {At(1), At(2)}, {At(3)}, At(9), At(7)};
+  const RankPasses passes = {At(5), {At(1), At(2)}, {At(3)},
+                             At(9), At(7),          true};
   const RankPasses back = DecodeRankPasses(Encode(passes));
   EXPECT_EQ(back.loading, passes.loading);
   EXPECT_EQ(back.meetings, passes.meetings);
   EXPECT_EQ(back.buckets, passes.buckets);
   EXPECT_EQ(back.end, passes.end);
   EXPECT_EQ(back.updates, passes.updates);
+  EXPECT_TRUE(back.gradients_on_host);
 }
 
 // forward -> loss -> backward in a network of one normalised convolution.
@@ -112,8 +114,49 @@ TEST(PassesOfTest, FindsMeetingsBucketsAndUpdatesOfAPlan) {
   EXPECT_THAT(passes.buckets, ElementsAre(At(40), At(70)));
   EXPECT_EQ(passes.end, At(70));
   EXPECT_EQ(passes.updates, At(5));
+  EXPECT_FALSE(passes.gradients_on_host);
   EXPECT_THAT(PassesOf(plan, graph, operations, buckets, false).meetings,
               ElementsAre());
+
+  // A gradient leaves once it is there, and comes back for an update that
+  // waits.
+  MemoryEvent away;
+  away.op = EventOp::kOffload;
+  away.block = 2;
+  away.start = At(40);
+  away.duration = At(25);
+  round.events.insert(round.events.begin() + 3, away);
+  round.time = plan.time = At(90);
+  const RankPasses moved = PassesOf(plan, graph, operations, buckets, true);
+  EXPECT_THAT(moved.buckets, ElementsAre(At(65), At(70)));
+  EXPECT_EQ(moved.updates, At(20));
+  EXPECT_TRUE(moved.gradients_on_host);
+  away.op = EventOp::kPrefetch;
+  round.events.insert(round.events.begin() + 4, away);
+  EXPECT_FALSE(
+      PassesOf(plan, graph, operations, buckets, true).gradients_on_host);
+}
+
+// Without other ranks each update follows its gradient.
+TEST(PassesOfTest, CountsUpdatesBetweenPassesOnce) {
+  TrainingGraph graph;
+  for (const TaskKind kind : {TaskKind::kBackwardFilter, TaskKind::kUpdate,
+                              TaskKind::kBackwardFilter, TaskKind::kUpdate}) {
+    graph.tasks.emplace_back().kind = kind;
+  }
+  const std::vector<TaskOperation> operations(4);
+  MemoryPlan plan;
+  MemoryRound& round = plan.rounds.emplace_back();
+  for (std::size_t task = 0; task < 4; ++task) {
+    MemoryEvent& event = round.events.emplace_back();
+    event.op = EventOp::kCompute;
+    event.task = task;
+    event.start = At(10 * std::int64_t(task));
+    event.duration = At(10);
+  }
+  round.time = plan.time = At(40);
+  const RankPasses rank = PassesOf(plan, graph, operations, {}, false);
+  EXPECT_EQ(PredictStep(std::span(&rank, 1), {}, {}).step, At(40));
 }
 
 }  // namespace

@@ -255,19 +255,52 @@ TEST_P(StreamsTest, TrainsRoundsThatAddUpGradients) {
   ExpectSame(trainee, plan);
 }
 
-// Sums of statistics keep their order.
+// Remembers on the device which exchange of statistics it made last.
+class LastExchange final : public RankExchange {
+ public:
+  explicit LastExchange(Device& device)
+      : device_(device), last_(*device.Allocate(Bytes(1))) {}
+  bool stream_ordered() const override { return true; }
+  Status SumStatistics(std::span<double>) override {
+    return device_.Fill(last_.data(), static_cast<unsigned char>(++count_),
+                        Bytes(1));
+  }
+  Status SumGradients(std::span<const ReadyBucket>) override { return {}; }
+
+  // Counted as they were enqueued or captured.
+  int last() const {
+    unsigned char last = 0;
+    EXPECT_TRUE(device_.Download(&last, last_.data(), Bytes(1)));
+    return last;
+  }
+
+ private:
+  Device& device_;
+  DeviceBuffer last_;
+  int count_ = 0;
+};
+
+// Two branches are normalised, so nothing but the exchange orders their sums.
 TEST_P(StreamsTest, TrainsWithOtherRanks) {
+  test::NetworkBuilder n("norms", 2);
+  const auto x = n.Relu("stem", n.Conv("stem", n.Input(3, 8), 4, 3));
+  const auto a = n.BatchNorm("a", n.Conv("a1", x, 4, 1));
+  const auto b = n.BatchNorm("b", n.Conv("b1", x, 4, 1));
+  n.Gemm("fc", n.Flatten(n.Same("sum", "Add", {a, b})), 5);
   test::Trainee trainee(
-      OpenFakeGpu(), Branches(), {}, test::kFastLink,
+      OpenFakeGpu(), n.Finish(), {}, test::kFastLink,
       {.momentum = true, .running_statistics = true, .updates_at_end = true});
   MemoryRequest request;
   request.streams = GetParam();
   const MemoryPlan plan = *trainee.Plan("baseline", 1_GiB, request);
-  OneRank exchange(true);
+  LastExchange exchange(trainee.device());
   ExecutionOptions options = {.momentum = 0.9F, .exchange = &exchange};
   const auto expected = trainee.Train(plan, options, kTrial);
+  EXPECT_EQ(exchange.last() % 4, 0) << "two normalisations, both ways";
   options.streams = GetParam();
   const auto outcome = trainee.Train(plan, options, kTrial);
+  EXPECT_EQ(exchange.last() % 4, 0) << exchange.last();
+  EXPECT_EQ(outcome.streams.kept, GetParam()) << outcome.streams.why;
   EXPECT_EQ(outcome.losses, expected.losses);
   EXPECT_EQ(outcome.parameters, expected.parameters);
 }
