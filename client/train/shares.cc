@@ -235,8 +235,7 @@ Result<std::string> SharePlanner::MeasureMyLink(const Part& part,
   };
   Result<bool> changed = false;
   DeviceModel link = prepared_.training.device;
-  const bool copies = part.plan && part.plan->offloaded > Bytes();
-  if (copies) {
+  if (part.copies()) {
     ExecutionOptions execution;
     execution.allow_sub_batch_statistics =
         request_.plan.allow_sub_batch_statistics;
@@ -246,17 +245,17 @@ Result<std::string> SharePlanner::MeasureMyLink(const Part& part,
   }
   if (!met) UCUDNN_RETURN_IF_ERROR(meet());
   UCUDNN_RETURN_IF_ERROR(changed);
-  if (!copies) return std::string();
+  if (!part.copies()) return std::string();
   return Json({{"changed", *changed}, {"link", ToJson(link)}}).dump();
 }
 
 Result<bool> SharePlanner::MeasureLinks(const Part& part,
                                         const std::stop_token& stop) {
   const auto mine = static_cast<std::size_t>(ranks_.rank());
-  const bool copies = part.plan && part.plan->offloaded > Bytes();
   UCUDNN_ASSIGN_OR_RETURN(
       const std::int64_t any,
-      ranks_.Max(copies && !read_.contains(keys_[mine]) ? 1 : 0, InTime()));
+      ranks_.Max(part.copies() && !read_.contains(keys_[mine]) ? 1 : 0,
+                 InTime()));
   // Ranks in turns do not copy at once.
   if (any == 0 || request_.input.model || turns_.all > 1) return false;
   const Result<std::string> rates = MeasureMyLink(part, stop);

@@ -63,6 +63,8 @@ struct Part {
   BatchSize batch;  // 0: the rank is left out
   std::optional<MemoryPlan> plan;
   std::string why;  // for people; may be empty
+
+  bool copies() const { return plan && plan->offloaded > Bytes(); }
 };
 
 struct ShareRequest {
