@@ -92,8 +92,14 @@ class JobLink::Worker {
         ending = ending_;
         answered_ = false;
       }
+      end_ = std::chrono::steady_clock::now() +
+             (ending ? options_.finish_within : options_.call_within);
       const bool delivered = Round(ending);
-      if (ending) return;
+      if (ending) {
+        // Once more to a coordinator that had forgotten the job.
+        if (!delivered && !registered_) Round(ending);
+        return;
+      }
       // Jitter, so that the ranks of all jobs do not return to a coordinator at
       // once.
       const Milliseconds pause =
@@ -107,11 +113,10 @@ class JobLink::Worker {
     }
   }
 
-  // Makes as many calls as needed, within call_within in total, the last time
-  // within finish_within. False if something could not be delivered.
+  // Makes as many calls as needed until end_. False if something could not be
+  // delivered.
   bool Round(bool last) {
-    end_ = std::chrono::steady_clock::now() +
-           (last ? options_.finish_within : options_.call_within);
+    last_ = last;
     if (!Register() || !SendAnswers() || !SendSteps()) return false;
     if (last && options_.registration) {
       v1::FinishJobRequest finish;
@@ -122,11 +127,13 @@ class JobLink::Worker {
   }
 
   RetryPolicy Policy() const {
-    // The next round tries an unavailable coordinator again.
-    return RetryPolicy::OneRound(
+    const Milliseconds left =
         std::max(std::chrono::duration_cast<Milliseconds>(
                      end_ - std::chrono::steady_clock::now()),
-                 Milliseconds(1)));
+                 Milliseconds(1));
+    // The next round, if there is one, tries an unavailable coordinator again.
+    if (!last_) return RetryPolicy::OneRound(left);
+    return {.budget = left, .attempt_timeout = options_.call_within};
   }
 
   bool Register() {
@@ -248,6 +255,7 @@ class JobLink::Worker {
   // Used by the thread only.
   Milliseconds pause_;
   std::chrono::steady_clock::time_point end_;
+  bool last_ = false;  // whether this is the last round
   bool registered_ = false;
   std::int64_t fetched_ = 1;
   v1::ReportStepsRequest request_;

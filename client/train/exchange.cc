@@ -8,6 +8,7 @@
 
 namespace ucudnn::train {
 Status JobExchange::Begin() {
+  phase_ = Phase::kPasses;
   for (int turn = 0; turn < turns_.mine; ++turn) {
     UCUDNN_RETURN_IF_ERROR(ranks_.Barrier(Soon()));
   }
@@ -50,11 +51,7 @@ Result<bool> JobExchange::AllCan(bool can, const Status& mine) {
       ranks_.MaxOfEach({mine ? 0 : 1, can ? 0 : 1}, Soon()));
   if (most[0] == 0) return most[1] == 0;
   failed_ = true;
-  if (enqueues_) {
-    // What has been enqueued would wait for the other rank.
-    statistics_.Abort();
-    reducer_.Abort();
-  }
+  AbortEnqueued();
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks_.AllOf(mine, Soon()));
   return tl::unexpected<Error>(all.error());
 }
@@ -93,8 +90,10 @@ Result<ExchangeCosts> JobExchange::Measure(bool statistics) {
     bucket.gradients.emplace_back(
         static_cast<float*>(memory.data()),
         static_cast<std::size_t>(size.count()) / sizeof(float));
-    return TimeOf(*event, [this, bucket = std::move(bucket)] {
-      return SumGradients(std::span(&bucket, 1));
+    return TimeOf(*event, [this, bucket = std::move(bucket)]() -> Status {
+      UCUDNN_RETURN_IF_ERROR(SumGradients(std::span(&bucket, 1)));
+      phase_ = Phase::kPasses;  // another exchange follows
+      return Status();
     });
   };
   ExchangeCosts costs;
@@ -113,20 +112,30 @@ Result<ExchangeCosts> JobExchange::Measure(bool statistics) {
   return costs;
 }
 
-void JobExchange::Refuse(const Error& error) {
-  if (failed_) return;
-  failed_ = true;
-  if (enqueues_) {
+void JobExchange::AbortEnqueued() {
+  if (!enqueues_) return;
+  statistics_.Abort();
+  reducer_.Abort();
+}
+
+Status JobExchange::Refuse(const Error& error) {
+  Status mine = tl::unexpected<Error>(error);
+  if (failed_) return mine;
+  if (follows_) {
+    mine = Status();
+  } else if (enqueues_) {
     ranks_.Alarm();
-    statistics_.Abort();
-    reducer_.Abort();
-    static_cast<void>(AllCan(false, tl::unexpected<Error>(error)));
-    return;
+    AbortEnqueued();
   }
-  if (!EndTurn() && !ranks_.usable()) return;
-  // All ranks get the error, which they know how to tell.
-  static_cast<void>(ScaleAndSum<float>(ranks_, {}, 1.0, Soon(),
-                                       tl::unexpected<Error>(error)));
+  if (phase_ == Phase::kEnd) return mine;
+  failed_ = true;
+  if (enqueues_ && phase_ == Phase::kPasses) {
+    static_cast<void>(AllCan(false, mine));
+  } else if (EndTurn() || ranks_.usable()) {
+    // All ranks get the error, which they know how to tell.
+    static_cast<void>(ScaleAndSum<float>(ranks_, {}, 1.0, Soon(), mine));
+  }
+  return mine;
 }
 
 template <class T>
@@ -139,11 +148,8 @@ Status JobExchange::Sum(std::span<T> values) {
 Status JobExchange::Check() {
   if (!enqueues_ || failed_) return {};
   if (ranks_.Alarmed()) {
-    // What waits for the other rank ends, and then its error is told.
-    statistics_.Abort();
-    reducer_.Abort();
-    UCUDNN_ASSIGN_OR_RETURN(const bool all, AllCan(false, Status()));
-    UCUDNN_CHECK(!all);
+    follows_ = true;
+    AbortEnqueued();
     return Fail(Code::kUnavailable, "another rank has failed");
   }
   UCUDNN_RETURN_IF_ERROR(statistics_.Check());
@@ -165,8 +171,12 @@ Status JobExchange::SumGradients(std::span<const ReadyBucket> buckets) {
       }
     }
     UCUDNN_ASSIGN_OR_RETURN(const bool all, AllCan(on_gpu, Status()));
-    if (all) return EnqueueSums(buckets);
+    if (all) {
+      phase_ = Phase::kEnd;
+      return EnqueueSums(buckets);
+    }
   }
+  phase_ = Phase::kSums;
   for (const ReadyBucket& bucket : buckets) {
     for (Event* const ready : bucket.ready) {
       UCUDNN_RETURN_IF_ERROR(AwaitOnHost(*ready, *this));
@@ -174,6 +184,7 @@ Status JobExchange::SumGradients(std::span<const ReadyBucket> buckets) {
     UCUDNN_RETURN_IF_ERROR(EndTurn());
     UCUDNN_RETURN_IF_ERROR(SumBucket(bucket.gradients));
   }
+  phase_ = Phase::kEnd;
   return {};
 }
 

@@ -49,11 +49,10 @@ class JobExchange final : public RankExchange {
 
   // Collective, before each step: waits for this rank's turn.
   Status Begin();
-  // In place of the rest of a step that failed on this rank alone: the other
-  // ranks return the error instead of waiting.
-  void Refuse(const Error& error);
-  // Whether an exchange has failed, which then failed on all ranks.
-  bool failed() const { return failed_; }
+  // In place of the rest of a step that failed on this rank: the other ranks
+  // return the error instead of waiting. Returns this rank's outcome, which all
+  // ranks then tell each other as at the end of every step.
+  Status Refuse(const Error& error);
   // How gradients were last summed.
   const std::string& method() const { return reducer_.method(); }
   bool stream_ordered() const override { return enqueues_; }
@@ -62,7 +61,16 @@ class JobExchange final : public RankExchange {
   Status Check() override;
 
  private:
+  // Where all ranks are within a step, which decides how one can refuse.
+  enum class Phase {
+    kPasses,  // until all know that they go on to sum gradients
+    kSums,    // they sum them one after another
+    kEnd      // no rank waits for another until the step's end
+  };
+
   Status EndTurn();
+  // What has been enqueued would wait for a rank that failed.
+  void AbortEnqueued();
   // Collective where sums are enqueued: whether all ranks go on, and `can`. The
   // same error on all ranks if one has failed.
   Result<bool> AllCan(bool can, const Status& mine);
@@ -86,7 +94,9 @@ class JobExchange final : public RankExchange {
   std::unique_ptr<Event> summed_;     // its end
   std::vector<float> staged_;
   bool in_turn_ = false;
-  bool failed_ = false;
+  Phase phase_ = Phase::kPasses;
+  bool failed_ = false;   // an exchange, and thus on all ranks
+  bool follows_ = false;  // another rank has failed, and will say why
 };
 
 }  // namespace ucudnn::train

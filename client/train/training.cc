@@ -150,7 +150,7 @@ class Training {
     }
     const Result<ExchangeCosts> costs =
         exchange_->Measure(exchanges_statistics());
-    if (!costs) exchange_->Refuse(costs.error());
+    if (!costs) static_cast<void>(exchange_->Refuse(costs.error()));
     UCUDNN_RETURN_IF_ERROR(Together(StatusOf(costs)));
     costs_ = *costs;
     return {};
@@ -564,7 +564,7 @@ class Training {
     if (exchange_) UCUDNN_RETURN_IF_ERROR(exchange_->Begin());
     StepReport step;
     Status trained = idle() ? idle_->Step(*exchange_) : StepMine(&step);
-    if (!trained && exchange_) exchange_->Refuse(trained.error());
+    if (!trained && exchange_) trained = exchange_->Refuse(trained.error());
     std::array<double, 2> sums = {step.loss,
                                   stop_.stop_requested() ? 1.0 : 0.0};
     UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<double>(sums), 1.0,

@@ -33,7 +33,7 @@ struct TrainOptions {
   // Images that are held out, on which the network as the model has it is
   // evaluated after the last step; at most as many as there are. 0: none.
   std::int64_t evaluate = 0;
-  double rate = 0.01;
+  double rate = 0.001;
   double momentum = 0.9;
   // The first layers are computed in parts of the image, by cuts that are drawn
   // for each step from the seed if it is stochastic.

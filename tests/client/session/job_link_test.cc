@@ -140,6 +140,38 @@ TEST_F(JobLinkTest, ReportsEveryStepAndTheEnd) {
   EXPECT_EQ(finished_, "j");
 }
 
+// The last round has no next one that could make up for it.
+TEST_F(JobLinkTest, RepeatsTheEndUntilTheCoordinatorTakesIt) {
+  int refusals = 3;
+  coordinator_.finish_job = [&](const v1::FinishJobRequest& request)
+      -> Result<v1::FinishJobResponse> {
+    if (refusals-- > 0) return Fail(Code::kUnavailable, "the disk is away");
+    finished_ = request.job_id();
+    return v1::FinishJobResponse();
+  };
+  const auto link = Start(0);
+  link->Finish();
+  EXPECT_EQ(finished_, "j");
+  EXPECT_EQ(refusals, -1);
+}
+
+TEST_F(JobLinkTest, ReportsTheEndToACoordinatorThatForgotIt) {
+  int reports = 0;
+  coordinator_.report_steps =
+      [&](const v1::ReportStepsRequest&) -> Result<v1::ReportStepsResponse> {
+    const std::lock_guard lock(mutex_);
+    if (++reports == 2) return Fail(Code::kNotFound, "there is no job");
+    v1::ReportStepsResponse response;
+    response.set_report_after_ms(60'000);  // the next report is the last
+    return response;
+  };
+  const auto link = Start(0);
+  ASSERT_TRUE(WaitUntil([&] { return Locked([&] { return reports == 1; }); }));
+  link->Finish();
+  EXPECT_EQ(registered_["j"], 2);
+  EXPECT_EQ(finished_, "j");
+}
+
 TEST_F(JobLinkTest, LeavesTheJobToRankZero) {
   const auto link = Start(1);
   link->Report(1, Nanoseconds(10));

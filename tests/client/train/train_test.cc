@@ -150,7 +150,7 @@ Words operator+(Words words, const Words& more) {
 const Words kFewSteps = {"--batch", "16", "--steps", "5"};
 
 TEST_F(TrainTest, LearnsTheSameOnUnlikeRanksAsInOneProcess) {
-  const Words steps = kFewSteps + Words{"--seed", "2"};
+  const Words steps = kFewSteps + Words{"--seed", "2", "--rate", "0.01"};
   const Json alone = Train(1, steps);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
   EXPECT_LT(alone["losses"].back(), alone["losses"].front());

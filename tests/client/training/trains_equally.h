@@ -34,7 +34,8 @@ inline void ExpectSameUnderAllPolicies(Trainee& trainee, float rate = 0.01F) {
     EXPECT_EQ(outcome.losses, expected.losses);
     EXPECT_EQ(outcome.parameters, expected.parameters);
   }
-  EXPECT_GE(moved, 5);
+  // Three always move; measured times decide whether the others do.
+  EXPECT_GE(moved, 3);
 }
 
 // A small step down the gradient g takes rate * |g|² from the loss. Of networks
