@@ -120,16 +120,19 @@ def test_has_finished_when_the_coordinator_knows(cluster, monkeypatch):
     first, _ = begin(cluster)
     ask = Rest.ask
 
+    losses = 3
+
     def lose_the_end(self, method, path, *arguments):
-        if path.endswith("/finish"):
+        nonlocal losses
+        if path.endswith("/finish") and losses:
+            losses -= 1
             raise ucudnn.Unreachable("the end was lost")
         return ask(self, method, path, *arguments)
 
     monkeypatch.setattr(Rest, "ask", lose_the_end)
-    assert not first.finish() and first.problem == "the end was lost"
+    assert not first.finish(within=0) and first.problem == "the end was lost"
     assert cluster.job(first.id).state == "running"
-    monkeypatch.setattr(Rest, "ask", ask)
-    assert first.finish() and first.problem == ""
+    assert first.finish() and first.problem == "" and losses == 0
     assert cluster.job(first.id).state == "finished"
 
 

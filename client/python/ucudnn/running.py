@@ -31,6 +31,7 @@ _KEPT = 4096  # steps, while the coordinator is away
 _AT_ONCE = 1024  # steps, in one call
 _WITHIN_S = 1.0  # all calls of one exchange
 _FINISH_WITHIN_S = 5.0
+_FINISH_PAUSE_S = 0.2
 _LEAST_PAUSE_S, _MOST_PAUSE_S = 0.01, 30.0
 
 
@@ -177,17 +178,25 @@ class RunningJob:
             return not self.problem
 
     def finish(self, within: float = _FINISH_WITHIN_S) -> bool:
-        """Sends what is left and, on rank 0, that the job ended. Whether the
-        coordinator knows."""
-        if not self._finished and self.exchange(within):
-            try:
-                if self._registration:
-                    self._post("finish", {})
-            except Error as error:
-                self.problem = str(error)
-            else:
-                self._finished = True
+        """Sends what is left and, on rank 0, that the job ended, again and again for
+        so many seconds while the coordinator is away. Whether it knows."""
+        end = time.monotonic() + within
+        while not self._finished:
+            left = max(0.0, end - time.monotonic())
+            self._finished = self.exchange(left) and self._tell_end()
+            if not self._finished:
+                if left <= _FINISH_PAUSE_S:
+                    break
+                time.sleep(_FINISH_PAUSE_S)
         return self._finished
+
+    def _tell_end(self) -> bool:
+        try:
+            if self._registration:
+                self._post("finish", {})
+        except Error as error:
+            self.problem = str(error)
+        return not self.problem
 
     def register(self) -> None:
         """On rank 0, before all else; exchange() does it, too, if the coordinator does

@@ -104,7 +104,10 @@ def _inductor_options(
         return private.inductor_options(mode, options or {})
     except RuntimeError as error:
         told = str(error).partition(", known options")[0]
-        raise InvalidArgument(f"compile: mode or options: {told}") from error
+        raise InvalidArgument(
+            f"compile: mode or options: {told}; Inductor's are accepted, and by the "
+            f"backend's name {', '.join(Options._fields)}"
+        ) from error
 
 
 def backend(
