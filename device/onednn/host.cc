@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string_view>
 
@@ -47,6 +48,11 @@ std::string Kernel() {
 }
 
 Bytes LastLevelCache() {
+  // The C library's number counts a cache of some processors once a core.
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  std::int64_t kib = 0;
+  char unit = 0;
+  if (file >> kib >> unit && unit == 'K') return Bytes(kib) * 1024;
   // -1 if the system has no such number, 0 if it does not know it.
   return Bytes(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 0L));
 }

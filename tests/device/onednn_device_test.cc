@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "device/measure/measure.h"
@@ -33,6 +35,14 @@ std::unique_ptr<Device> Open(const OneDnnOptions& options) {
   auto device = OpenOneDnnDevice(options);
   EXPECT_TRUE(device) << device.error().message;
   return *std::move(device);
+}
+
+// More would have every measurement write to that much more memory.
+TEST(OneDnnDeviceTest, HasTheCacheThatTheKernelTells) {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  std::string told;
+  if (!(file >> told)) GTEST_SKIP() << "the kernel tells no shared cache";
+  EXPECT_EQ(fmt::format("{}K", Open({})->cache().count() / 1024), told);
 }
 
 TEST(OneDnnDeviceTest, SaysWhatItIs) {

@@ -20,6 +20,8 @@ packages='import sysconfig; print(sysconfig.get_path("purelib"))'
 "$folder/venv/bin/python" -m pip install --quiet --no-index \
   --disable-pip-version-check "$folder/package"
 cd "$folder"
-"$folder/venv/bin/python" -m pytest -q --durations=20 -p no:cacheprovider "$root/tests/python"
+# A file's tests share what they start, such as a coordinator.
+"$folder/venv/bin/python" -m pytest -q --numprocesses 2 --dist loadfile \
+  --durations=20 -p no:cacheprovider "$root/tests/python"
 "$folder/venv/bin/python" -m mypy --config-file package/pyproject.toml \
   --cache-dir "$folder/mypy" package/ucudnn package/build_backend.py
