@@ -66,13 +66,9 @@ TEST(PassesOfTest, FindsMeetingsBucketsAndUpdatesOfAPlan) {
   TrainingGraph graph;
   graph.device.h2d_rate = 1000;  // bytes a microsecond
   graph.blocks = {
-      {.name = "input",
-       .kind = BlockKind::kInput,
-       .bytes_per_image = Bytes(500)},
-      {.name = "conv.dW",
-       .kind = BlockKind::kWeightGradient,
-       .bytes = Bytes(8)},
-      {.name = "bn.dW", .kind = BlockKind::kWeightGradient, .bytes = Bytes(8)}};
+      {"input", BlockKind::kInput, {}, Bytes(500)},
+      {"conv.dW", BlockKind::kWeightGradient, Bytes(8), {}},
+      {"bn.dW", BlockKind::kWeightGradient, Bytes(8), {}}};
   const auto add = [&](const char* name, TaskKind kind,
                        std::vector<std::size_t> writes) {
     Task task;
@@ -89,7 +85,7 @@ TEST(PassesOfTest, FindsMeetingsBucketsAndUpdatesOfAPlan) {
   operations[0].what = operations[1].what = TaskOperator::kNormalise;
   operations[3].what = TaskOperator::kUpdate;
   MemoryPlan plan;
-  plan.resident = {{.block = 0}};
+  plan.resident = {{0, {}}};
   MemoryRound& round = plan.rounds.emplace_back();
   round.batch = BatchSize(4);
   const auto run = [&](std::size_t task, std::int64_t start,
