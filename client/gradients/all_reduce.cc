@@ -37,14 +37,9 @@ Result<bool> AllReducer::PrepareToEnqueue(const void* memory,
 }
 
 template <class T>
-Status AllReducer::Enqueue(std::span<T> values, void* stream,
+Status AllReducer::Enqueue(std::span<const std::span<T>> values, void* stream,
                            Ranks::Deadline deadline) {
-  return gpu_->Enqueue(values.data(), values.size(), stream, deadline);
-}
-
-Status AllReducer::EnqueueAll(std::span<const std::span<float>> values,
-                              void* stream, Ranks::Deadline deadline) {
-  return gpu_->EnqueueAll(values, stream, deadline);
+  return gpu_->Enqueue(values, stream, deadline);
 }
 
 Status AllReducer::Check() { return gpu_->Check(); }
@@ -87,8 +82,10 @@ std::string AllReducer::Describe(SumMethod method, bool on_gpu) const {
                                  : why);
 }
 
-template Status AllReducer::Enqueue(std::span<float>, void*, Ranks::Deadline);
-template Status AllReducer::Enqueue(std::span<double>, void*, Ranks::Deadline);
+template Status AllReducer::Enqueue(std::span<const std::span<float>>, void*,
+                                    Ranks::Deadline);
+template Status AllReducer::Enqueue(std::span<const std::span<double>>, void*,
+                                    Ranks::Deadline);
 template Status AllReducer::Sum(std::span<float>, double, void*,
                                 Ranks::Deadline);
 template Status AllReducer::Sum(std::span<double>, double, void*,

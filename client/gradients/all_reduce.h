@@ -37,9 +37,8 @@ class AllReducer {
   // As GpuGradients has them: sums that are enqueued on GPUs, without the host.
   Result<bool> PrepareToEnqueue(const void* memory, Ranks::Deadline deadline);
   template <class T>
-  Status Enqueue(std::span<T> values, void* stream, Ranks::Deadline deadline);
-  Status EnqueueAll(std::span<const std::span<float>> values, void* stream,
-                    Ranks::Deadline deadline);
+  Status Enqueue(std::span<const std::span<T>> values, void* stream,
+                 Ranks::Deadline deadline);
   Status Check();
   void Abort();
   bool IsGpuMemory(const void* pointer);

@@ -98,8 +98,9 @@ class OnGpu final : public Gradients<T> {
                                          count_ * sizeof(T), stream_));
       scale = 1;
     }
+    const std::span<T> values(values_, count_);
     UCUDNN_RETURN_IF_ERROR(
-        state_.group->Sum(values_, count_, scale, stream_, deadline_));
+        state_.group->Sum(std::span(&values, 1), scale, stream_, deadline_));
     UCUDNN_RETURN_IF_ERROR(state_.WaitForNccl(deadline_));
     return true;
   }
@@ -214,21 +215,13 @@ Result<bool> GpuGradients::PrepareToEnqueue(Ranks& ranks, const void* memory,
 }
 
 template <class T>
-Status GpuGradients::Enqueue(T* values, std::size_t count, void* stream,
+Status GpuGradients::Enqueue(std::span<const std::span<T>> values, void* stream,
                              Ranks::Deadline deadline) {
   UCUDNN_RETURN_IF_ERROR(CheckGroup());
   std::optional<cudnn::GpuContext::Scope> scope;
-  UCUDNN_RETURN_IF_ERROR(state_->Enter(values, &scope));
-  return state_->group->Sum(values, count, 1.0, static_cast<CUstream>(stream),
-                            deadline);
-}
-
-Status GpuGradients::EnqueueAll(std::span<const std::span<float>> values,
-                                void* stream, Ranks::Deadline deadline) {
-  UCUDNN_RETURN_IF_ERROR(CheckGroup());
-  std::optional<cudnn::GpuContext::Scope> scope;
   UCUDNN_RETURN_IF_ERROR(state_->Enter(values.front().data(), &scope));
-  return state_->group->SumAll(values, static_cast<CUstream>(stream), deadline);
+  return state_->group->Sum(values, 1.0, static_cast<CUstream>(stream),
+                            deadline);
 }
 
 Status GpuGradients::CheckGroup() const {
@@ -243,9 +236,9 @@ Status GpuGradients::Check() const {
 
 void GpuGradients::Abort() { state_->Abandon(); }
 
-template Status GpuGradients::Enqueue(float*, std::size_t, void*,
+template Status GpuGradients::Enqueue(std::span<const std::span<float>>, void*,
                                       Ranks::Deadline);
-template Status GpuGradients::Enqueue(double*, std::size_t, void*,
+template Status GpuGradients::Enqueue(std::span<const std::span<double>>, void*,
                                       Ranks::Deadline);
 template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
                                                      std::size_t, double, void*,

@@ -66,13 +66,11 @@ class GpuGradients {
                                 Ranks::Deadline deadline);
   // After it returned true, on all ranks in the same order: enqueues in
   // `stream`, a CUstream of the GPU, that `values`, in the GPU's memory, become
-  // the sums over the ranks. kUnavailable if NCCL fails, kDeadlineExceeded.
+  // the sums over the ranks, at once. kUnavailable if NCCL fails,
+  // kDeadlineExceeded.
   template <class T>
-  Status Enqueue(T* values, std::size_t count, void* stream,
+  Status Enqueue(std::span<const std::span<T>> values, void* stream,
                  Ranks::Deadline deadline);
-  // The same for several, at once.
-  Status EnqueueAll(std::span<const std::span<float>> values, void* stream,
-                    Ranks::Deadline deadline);
   // The error if a sum that was enqueued cannot be made.
   Status Check() const;
   // Ends the sums that are under way, whatever they wait for; none can be

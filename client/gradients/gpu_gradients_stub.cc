@@ -34,17 +34,18 @@ Result<bool> GpuGradients::PrepareToEnqueue(Ranks& ranks, const void*,
   return unable == 0;
 }
 template <class T>
-Status GpuGradients::Enqueue(T*, std::size_t, void*, Ranks::Deadline) {
+Status GpuGradients::Enqueue(std::span<const std::span<T>>, void*,
+                             Ranks::Deadline) {
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
-Result<bool> GpuGradients::Done() {
+Status GpuGradients::Check() const {
   return Fail(Code::kUnimplemented, "this build has no cuDNN backend");
 }
 void GpuGradients::Abort() {}
 
-template Status GpuGradients::Enqueue(float*, std::size_t, void*,
+template Status GpuGradients::Enqueue(std::span<const std::span<float>>, void*,
                                       Ranks::Deadline);
-template Status GpuGradients::Enqueue(double*, std::size_t, void*,
+template Status GpuGradients::Enqueue(std::span<const std::span<double>>, void*,
                                       Ranks::Deadline);
 template Result<SumMethod> GpuGradients::ScaleAndSum(Ranks&, float*,
                                                      std::size_t, double, void*,

@@ -72,24 +72,15 @@ Status NcclGroup::Join(Ranks& ranks, const NcclId& id,
 }
 
 template <class T>
-Status NcclGroup::Sum(T* values, std::size_t count, double scale,
+Status NcclGroup::Sum(std::span<const std::span<T>> values, double scale,
                       CUstream stream, Ranks::Deadline deadline) {
   T factor = static_cast<T>(scale);
   UCUDNN_RETURN_IF_ERROR(SetScale(scale, kTypeOf<T>, &factor));
-  return Await(nccl_.AllReduce(values, values, count, kTypeOf<T>, scaled_->op,
-                               comm_, stream),
-               "ncclAllReduce", deadline);
-}
-
-Status NcclGroup::SumAll(std::span<const std::span<float>> values,
-                         CUstream stream, Ranks::Deadline deadline) {
-  float factor = 1;
-  UCUDNN_RETURN_IF_ERROR(SetScale(factor, NcclType::kFloat, &factor));
   NcclResult result = nccl_.GroupStart();
-  for (const std::span<float> some : values) {
+  for (const std::span<T> some : values) {
     if (result != NcclResult::kSuccess) break;
-    result = nccl_.AllReduce(some.data(), some.data(), some.size(),
-                             NcclType::kFloat, scaled_->op, comm_, stream);
+    result = nccl_.AllReduce(some.data(), some.data(), some.size(), kTypeOf<T>,
+                             scaled_->op, comm_, stream);
     if (result == NcclResult::kInProgress) result = NcclResult::kSuccess;
   }
   // Ends the group whatever happened in it.
@@ -153,9 +144,9 @@ void NcclGroup::Abort() {
   }).detach();
 }
 
-template Status NcclGroup::Sum(float*, std::size_t, double, CUstream,
-                               Ranks::Deadline);
-template Status NcclGroup::Sum(double*, std::size_t, double, CUstream,
-                               Ranks::Deadline);
+template Status NcclGroup::Sum(std::span<const std::span<float>>, double,
+                               CUstream, Ranks::Deadline);
+template Status NcclGroup::Sum(std::span<const std::span<double>>, double,
+                               CUstream, Ranks::Deadline);
 
 }  // namespace ucudnn

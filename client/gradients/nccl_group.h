@@ -36,14 +36,12 @@ class NcclGroup {
   NcclGroup& operator=(const NcclGroup&) = delete;
 
   // Collective: enqueues in `stream` that `values`, in the GPU's memory, become
-  // the sum of all ranks' values times their scales. kUnavailable if NCCL
-  // fails; kDeadlineExceeded. T is float or double.
+  // the sum of all ranks' values times their scales, by one kernel of NCCL's
+  // where it can. kUnavailable if NCCL fails; kDeadlineExceeded. T is float or
+  // double.
   template <class T>
-  Status Sum(T* values, std::size_t count, double scale, CUstream stream,
-             Ranks::Deadline deadline);
-  // The same for several values, by one kernel of NCCL's where it can.
-  Status SumAll(std::span<const std::span<float>> values, CUstream stream,
-                Ranks::Deadline deadline);
+  Status Sum(std::span<const std::span<T>> values, double scale,
+             CUstream stream, Ranks::Deadline deadline);
   // kUnavailable if a sum failed after it was enqueued, for example because
   // another rank was lost.
   Status Check() const;

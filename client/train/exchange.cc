@@ -157,7 +157,9 @@ Status JobExchange::Check() {
 }
 
 Status JobExchange::SumStatistics(std::span<double> sums) {
-  if (enqueues_) return statistics_.Enqueue(sums, device_.stream(), Soon());
+  if (enqueues_) {
+    return statistics_.Enqueue<double>({&sums, 1}, device_.stream(), Soon());
+  }
   UCUDNN_RETURN_IF_ERROR(device_.Synchronize());
   return Sum(sums);
 }
@@ -194,7 +196,7 @@ Status JobExchange::EnqueueSums(std::span<const ReadyBucket> buckets) {
       UCUDNN_RETURN_IF_ERROR(queue_->WaitFor(*ready));
     }
     UCUDNN_RETURN_IF_ERROR(
-        reducer_.EnqueueAll(bucket.gradients, queue_->stream(), Soon()));
+        reducer_.Enqueue<float>(bucket.gradients, queue_->stream(), Soon()));
   }
   UCUDNN_RETURN_IF_ERROR(queue_->Set(*summed_));
   return device_.WaitFor(*summed_);

@@ -277,15 +277,10 @@ class Summing {
       ranks_.Alarm();
       return Fail(Code::kCancelled, "this rank cannot go on");
     }
-    if constexpr (std::is_same_v<T, float>) {
-      const std::size_t half = count / 2;
-      const std::array<std::span<float>, 2> parts = {
-          std::span(values, half), std::span(values + half, count - half)};
-      UCUDNN_RETURN_IF_ERROR(gradients_->EnqueueAll(parts, nullptr, deadline));
-    } else {
-      UCUDNN_RETURN_IF_ERROR(
-          gradients_->Enqueue(values, count, nullptr, deadline));
-    }
+    const std::size_t half = count / 2;
+    const std::array<std::span<T>, 2> parts = {
+        std::span(values, half), std::span(values + half, count - half)};
+    UCUDNN_RETURN_IF_ERROR(gradients_->Enqueue<T>(parts, nullptr, deadline));
     for (;;) {
       UCUDNN_RETURN_IF_ERROR(gradients_->Check());
       if (gpu.Query() == CUDA_SUCCESS) return SumMethod::kNccl;
