@@ -52,21 +52,6 @@ std::map<std::size_t, Nanoseconds> PlannedTasks(const MemoryPlan& plan) {
   return tasks;
 }
 
-// Of the plan's time, until the gradients are there, if all updates follow.
-Nanoseconds PlannedPasses(const MemoryPlan& plan,
-                          const TrainingGraph& training) {
-  Nanoseconds updates{0};
-  for (const MemoryEvent& event : plan.rounds.back().events) {
-    if (event.op != EventOp::kCompute) continue;
-    if (IsUpdate(training.tasks[event.task].kind)) {
-      updates += event.duration;
-    } else if (updates > Nanoseconds(0)) {
-      return plan.time;
-    }
-  }
-  return plan.time - updates;
-}
-
 // What runs more than once in a round, and how long that takes by the plan.
 struct Repeated {
   std::int64_t tasks = 0;
@@ -237,10 +222,8 @@ nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
                   {"planned_d2h_gb_per_s", device.d2h_rate / 1e3},
                   {"h2d_gb_per_s", MedianOf(run.prefetches).Rate() / 1e3},
                   {"planned_h2d_gb_per_s", device.h2d_rate / 1e3}};
-  const Nanoseconds gain = run.streams.gain();
-  json["predicted_us"] = Microseconds(plan.time - gain);
-  json["predicted_passes_us"] =
-      Microseconds(PlannedPasses(plan, prepared.training) - gain);
+  json["predicted_us"] = Microseconds(plan.time - run.streams.gain());
+  json["predicted_passes_us"] = json["predicted_us"];
   json["step_us"] = Microseconds(run.Median());
   json["passes_us"] = Microseconds(MedianOf(run.passes));
   json["wall_us"] = Microseconds(MedianOf(run.walls));

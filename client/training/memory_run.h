@@ -61,7 +61,8 @@ Result<MemoryRun> RunMemoryPlan(Device& device, Operators& operators,
                                 const std::stop_token& stop,
                                 DeviceBuffer* host = nullptr);
 
-// One object: the plan's promises and what became of them.
+// One object: the plan's promises and what became of them. Of a rank by itself,
+// whose passes are all of its step.
 nlohmann::ordered_json ToJson(const PreparedTraining& prepared,
                               const MemoryPlan& plan, const MemoryRun& run);
 
