@@ -102,7 +102,7 @@ RankPasses DecodeRankPasses(const std::string& text) {
 }
 
 StepPrediction PredictStep(std::span<const RankPasses> ranks,
-                           std::span<const Bytes> buckets,
+                           std::span<const GradientBucket> buckets,
                            const ExchangeCosts& costs) {
   // By how much each rank is later than by itself after so many meetings.
   std::vector<Times> later(ranks.size(), Times{Nanoseconds(0)});
@@ -125,9 +125,10 @@ StepPrediction PredictStep(std::span<const RankPasses> ranks,
       summed = std::max(summed,
                         alone + later[r][static_cast<std::size_t>(meetings)]);
     }
-    summed += costs.bucket +
-              Nanoseconds(std::llround(
-                  costs.ns_per_byte * static_cast<double>(buckets[b].count())));
+    summed +=
+        costs.bucket +
+        Nanoseconds(std::llround(costs.ns_per_byte *
+                                 static_cast<double>(buckets[b].size.count())));
   }
   StepPrediction prediction;
   Nanoseconds loaded{0};

@@ -58,10 +58,10 @@ struct StepPrediction {
   Nanoseconds step{0};
 };
 
-// Of the ranks that train, who all meet as often. `buckets` are their sizes;
-// empty if there are no other ranks.
+// Of the ranks that train, who all meet as often. `buckets` are empty if there
+// are no other ranks.
 StepPrediction PredictStep(std::span<const RankPasses> ranks,
-                           std::span<const Bytes> buckets,
+                           std::span<const GradientBucket> buckets,
                            const ExchangeCosts& costs);
 
 }  // namespace ucudnn::train

@@ -396,14 +396,7 @@ class Training {
       }
       if (!text.empty()) ranks.push_back(DecodeRankPasses(text));
     }
-    std::vector<Bytes> sizes;
-    for (const GradientBucket& bucket : buckets) {
-      Bytes& size = sizes.emplace_back();
-      for (const std::size_t block : bucket.blocks) {
-        size += graph.blocks[block].bytes;
-      }
-    }
-    const StepPrediction step = PredictStep(ranks, sizes, costs_);
+    const StepPrediction step = PredictStep(ranks, buckets, costs_);
     result_.predicted = step.step;
     // The host makes sums then that NCCL's costs say nothing of.
     const bool unlike =

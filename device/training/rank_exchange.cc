@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -28,7 +27,7 @@ std::vector<GradientBucket> GradientBuckets(const TrainingGraph& training,
                                             Bytes least) {
   // By the task that completes it.
   std::map<std::size_t, std::vector<std::size_t>> completed;
-  std::vector<std::optional<std::size_t>> writers(training.blocks.size());
+  std::map<std::size_t, std::size_t> writers;  // the last of each gradient
   for (std::size_t task = 0; task < training.tasks.size(); ++task) {
     for (const std::size_t block : training.tasks[task].writes) {
       if (training.blocks[block].kind == BlockKind::kWeightGradient) {
@@ -36,21 +35,14 @@ std::vector<GradientBucket> GradientBuckets(const TrainingGraph& training,
       }
     }
   }
-  for (std::size_t block = 0; block < writers.size(); ++block) {
-    if (writers[block]) completed[*writers[block]].push_back(block);
-  }
+  for (const auto& [block, task] : writers) completed[task].push_back(block);
   std::vector<GradientBucket> buckets;
-  Bytes size = least;
   for (const auto& [task, blocks] : completed) {
-    if (size >= least) {
-      buckets.emplace_back();
-      size = Bytes();
-    }
+    if (buckets.empty() || buckets.back().size >= least) buckets.emplace_back();
     GradientBucket& bucket = buckets.back();
-    bucket.task = task;
     for (const std::size_t block : blocks) {
       bucket.blocks.push_back(block);
-      size += training.blocks[block].bytes;
+      bucket.size += training.blocks[block].bytes;
     }
   }
   return buckets;
@@ -105,11 +97,7 @@ Result<IdleRank> IdleRank::Create(Device& device, const TrainingGraph& training,
   }
   const std::vector<GradientBucket> buckets = GradientBuckets(training);
   Bytes gradients;
-  for (const GradientBucket& bucket : buckets) {
-    for (const std::size_t block : bucket.blocks) {
-      gradients += training.blocks[block].bytes;
-    }
-  }
+  for (const GradientBucket& bucket : buckets) gradients += bucket.size;
   UCUDNN_ASSIGN_OR_RETURN(rank.memory_,
                           device.Allocate(std::max(size, gradients)));
   UCUDNN_ASSIGN_OR_RETURN(rank.zeroed_, device.MakeEvent());

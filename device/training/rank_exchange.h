@@ -56,9 +56,9 @@ class RankExchange {
   // the exchange waits for the device.
   virtual Status SumStatistics(std::span<double> sums) = 0;
 
-  // The same for all gradients, bucket by bucket, beside what is enqueued in the
-  // device's order of work: each once it is complete. What is enqueued after
-  // the call sees the sums of all. The host waits where it sums itself.
+  // The same for all gradients, bucket by bucket, beside what is enqueued in
+  // the device's order of work: each once it is complete. What is enqueued
+  // after the call sees the sums of all. The host waits where it sums itself.
   virtual Status SumGradients(std::span<const ReadyBucket> buckets) = 0;
 
   // Asked while the host waits for what is enqueued: an error if that waits for
@@ -73,7 +73,7 @@ Status AwaitOnHost(Event& event, RankExchange& exchange);
 // Gradients that are summed at once.
 struct GradientBucket {
   std::vector<std::size_t> blocks;
-  std::size_t task = 0;  // completes the last of them
+  Bytes size;
 };
 
 // The gradients of all weights, in the order in which the backward pass

@@ -23,7 +23,7 @@ TEST(PredictStepTest, RanksMeetAtEveryExchangeOfStatistics) {
   const std::vector<RankPasses> ranks = {
       {At(3), {At(50), At(60)}, {At(100)}, At(100), At(1)},
       {At(0), {At(20), At(70)}, {At(90)}, At(90), At(2)}};
-  const std::vector<Bytes> buckets = {Bytes(0)};
+  const std::vector<GradientBucket> buckets(1);
   // Met at 50 and, 50 later, at 100.
   StepPrediction step = PredictStep(ranks, buckets, {});
   EXPECT_THAT(step.passes, ElementsAre(At(140), At(120)));
@@ -39,10 +39,12 @@ TEST(PredictStepTest, UpdatesFollowTheLastSum) {
       {At(0), {}, {At(30), At(80)}, At(90), At(2)}};
   const ExchangeCosts costs = {.bucket = At(3), .ns_per_byte = 0.5};
   // From 40 to 63, and from 95 to 103.
-  const std::vector<Bytes> buckets = {Bytes(40), Bytes(10)};
+  const std::vector<GradientBucket> buckets = {{{}, Bytes(40)},
+                                               {{}, Bytes(10)}};
   EXPECT_EQ(PredictStep(ranks, buckets, costs).step, At(103 + 2));
   // A long sum delays the next.
-  const std::vector<Bytes> long_first = {Bytes(200), Bytes(10)};
+  const std::vector<GradientBucket> long_first = {{{}, Bytes(200)},
+                                                  {{}, Bytes(10)}};
   EXPECT_EQ(PredictStep(ranks, long_first, costs).step, At(143 + 8 + 2));
   // Passes hide what ends before them.
   ranks[0].end = At(200);
@@ -65,10 +67,9 @@ TEST(RankPassesTest, SurvivesTheWay) {
 TEST(PassesOfTest, FindsMeetingsBucketsAndUpdatesOfAPlan) {
   TrainingGraph graph;
   graph.device.h2d_rate = 1000;  // bytes a microsecond
-  graph.blocks = {
-      {"input", BlockKind::kInput, {}, Bytes(500)},
-      {"conv.dW", BlockKind::kWeightGradient, Bytes(8), {}},
-      {"bn.dW", BlockKind::kWeightGradient, Bytes(8), {}}};
+  graph.blocks = {{"input", BlockKind::kInput, {}, Bytes(500)},
+                  {"conv.dW", BlockKind::kWeightGradient, Bytes(8), {}},
+                  {"bn.dW", BlockKind::kWeightGradient, Bytes(8), {}}};
   const auto add = [&](const char* name, TaskKind kind,
                        std::vector<std::size_t> writes) {
     Task task;
@@ -103,7 +104,8 @@ TEST(PassesOfTest, FindsMeetingsBucketsAndUpdatesOfAPlan) {
   run(2, 40, 30);
   run(3, 70, 5);
   round.time = plan.time = At(75);
-  const std::vector<GradientBucket> buckets = {{{2}, 1}, {{1}, 2}};
+  const std::vector<GradientBucket> buckets = {{{2}, Bytes(8)},
+                                               {{1}, Bytes(8)}};
   const RankPasses passes = PassesOf(plan, graph, operations, buckets, true);
   EXPECT_EQ(passes.loading, At(2000));
   EXPECT_THAT(passes.meetings, ElementsAre(At(5), At(30)));
