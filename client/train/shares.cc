@@ -85,10 +85,15 @@ Status SharePlanner::Together(const Status& mine) {
 }
 
 Result<Part> SharePlanner::Plan(const std::stop_token& stop) {
-  const bool together = request_.shares.empty();
+  const auto plan = [&] {
+    return request_.shares.empty() ? PlanTogether(stop) : PlanAlone(stop);
+  };
   UCUDNN_RETURN_IF_ERROR(ReadKnown());
-  UCUDNN_ASSIGN_OR_RETURN(Part part,
-                          together ? PlanTogether(stop) : PlanAlone(stop));
+  UCUDNN_ASSIGN_OR_RETURN(Part part, plan());
+  UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(part, stop));
+  if (changed) {
+    UCUDNN_ASSIGN_OR_RETURN(part, plan());
+  }
   UCUDNN_RETURN_IF_ERROR(WriteKnown());
   return part;
 }
@@ -210,15 +215,8 @@ Result<Part> SharePlanner::PlanAlone(const std::stop_token& stop) {
   UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
   TrainingRequest request = request_.plan;
   request.budget = request_.budgets[static_cast<std::size_t>(ranks_.rank())];
-  auto plan = PlanTraining(prepared_, request, stop);
-  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(plan)));
-  part.plan = *std::move(plan);
-  UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(part, stop));
-  if (changed) {
-    plan = PlanTraining(prepared_, request, stop);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(plan)));
-    part.plan = *std::move(plan);
-  }
+  UCUDNN_ASSIGN_OR_RETURN(part.plan,
+                          Together(PlanTraining(prepared_, request, stop)));
   reason_ = ranks_.size() == 1 ? "planned from measurements of this device"
                                : "shares as given, each rank planned by itself";
   reason_ += AccuracyOf(prepared_.training);
@@ -258,10 +256,10 @@ Result<bool> SharePlanner::MeasureLinks(const Part& part,
                  InTime()));
   // Ranks in turns do not copy at once.
   if (any == 0 || request_.input.model || turns_.all > 1) return false;
-  const Result<std::string> rates = MeasureMyLink(part, stop);
-  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(rates)));
+  UCUDNN_ASSIGN_OR_RETURN(const std::string rates,
+                          Together(MeasureMyLink(part, stop)));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          ranks_.AllGather(*rates, InTime()));
+                          ranks_.AllGather(rates, InTime()));
   // Of several ranks of a kind, the slowest copies count.
   std::map<std::string, Json> slowest;
   bool changed = false;
@@ -285,45 +283,31 @@ Result<bool> SharePlanner::MeasureLinks(const Part& part,
   return changed;
 }
 
-Result<Json> SharePlanner::Answer(Phase phase, const std::stop_token& stop) {
-  Result<std::string> answer = std::string();
-  if (ranks_.rank() == 0) answer = Solve(phase, stop);
-  UCUDNN_RETURN_IF_ERROR(Together(StatusOf(answer)));
-  UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&*answer, InTime()));
-  return Json::parse(*answer);
+Result<Json> SharePlanner::Answer(const std::stop_token& stop) {
+  UCUDNN_ASSIGN_OR_RETURN(
+      std::string answer,
+      Together(ranks_.rank() == 0 ? Solve(stop) : std::string()));
+  UCUDNN_RETURN_IF_ERROR(ranks_.Broadcast(&answer, InTime()));
+  return Json::parse(answer);
 }
 
 Result<Part> SharePlanner::PlanTogether(const std::stop_token& stop) {
-  const BatchSize batch = prepared_.training.batch;
+  const BatchSize batch = request_.input.batch;
+  prepared_.training.batch = batch;
   std::vector<BatchSize> batches =
       FirstBatches(batch, ShareStep(batch, ranks_.size()));
-  Phase phase = Phase::kSearch;
-  for (int round = 1;; ++round) {
+  for (;;) {
     UCUDNN_RETURN_IF_ERROR(Measure(batches, stop));
-    if (phase == Phase::kSearch && round == kMostRounds) phase = Phase::kRefine;
-    // An earlier start has searched.
-    if (read_.contains(SearchKey())) phase = Phase::kEnd;
-    UCUDNN_ASSIGN_OR_RETURN(const Json json, Answer(phase, stop));
-    if (json.contains("measure")) {
-      // What rank 0 asks for beyond its search is the last.
-      if (json["refines"] == true) phase = Phase::kEnd;
-      batches.clear();
-      for (const Json& size :
-           json["measure"][static_cast<std::size_t>(ranks_.rank())]) {
-        batches.emplace_back(size.get<std::int64_t>());
-      }
-      continue;
+    UCUDNN_ASSIGN_OR_RETURN(const Json json, Answer(stop));
+    if (!json.contains("measure")) {
+      if (json["cut_off"] == false) known_[SearchKey()] = "{}";
+      return Together(PartOf(json));
     }
-    if (json["cut_off"] == false) known_[SearchKey()] = "{}";
-    Result<Part> part = PartOf(json);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(part)));
-    UCUDNN_ASSIGN_OR_RETURN(const bool changed, MeasureLinks(*part, stop));
-    if (!changed) return part;
-    prepared_.training.batch = batch;
-    UCUDNN_ASSIGN_OR_RETURN(const Json again, Answer(Phase::kEnd, stop));
-    part = PartOf(again);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(part)));
-    return part;
+    batches.clear();
+    for (const Json& size :
+         json["measure"][static_cast<std::size_t>(ranks_.rank())]) {
+      batches.emplace_back(size.get<std::int64_t>());
+    }
   }
 }
 
@@ -364,8 +348,7 @@ Result<JointMemoryProblem> SharePlanner::Problem() const {
   return problem;
 }
 
-Result<std::string> SharePlanner::Solve(Phase phase,
-                                        const std::stop_token& stop) {
+Result<std::string> SharePlanner::Solve(const std::stop_token& stop) {
   const TimeLimit limit(request_.plan.time_limit, stop);
   UCUDNN_ASSIGN_OR_RETURN(JointMemoryProblem problem, Problem());
   problem.request.stop = limit.token();
@@ -374,7 +357,7 @@ Result<std::string> SharePlanner::Solve(Phase phase,
                                [](const auto& of) { return !of.empty(); });
   };
   // Ranks with the same device share measurements, whatever their budgets.
-  const auto ask = [&](const Wanted& wanted, bool refines) {
+  const auto ask = [&](const Wanted& wanted) {
     std::map<std::string, std::set<BatchSize>> sizes;
     for (std::size_t r = 0; r < keys_.size(); ++r) {
       const std::set<BatchSize>& of_kind = wanted[problem.gpus[r]];
@@ -385,17 +368,20 @@ Result<std::string> SharePlanner::Solve(Phase phase,
       Json& counts = measure.emplace_back(Json::array());
       for (const BatchSize size : sizes[key]) counts.push_back(size.count());
     }
-    return Json({{"measure", std::move(measure)}, {"refines", refines}}).dump();
+    return Json({{"measure", std::move(measure)}}).dump();
   };
-  if (phase == Phase::kSearch) {
+  // An earlier start has searched.
+  if (read_.contains(SearchKey())) rounds_ = kMostRounds;
+  if (++rounds_ < kMostRounds) {
     UCUDNN_ASSIGN_OR_RETURN(const Wanted wanted, MissingOf(problem));
-    if (asks(wanted)) return ask(wanted, false);
+    if (asks(wanted)) return ask(wanted);
   }
   UCUDNN_ASSIGN_OR_RETURN(const JointMemoryPlan solved,
                           SolveJointMemory(problem));
-  if (phase != Phase::kEnd) {
+  if (rounds_ <= kMostRounds) {
+    rounds_ = kMostRounds;
     const Wanted finer = FinerOf(problem, solved);
-    if (asks(finer)) return ask(finer, true);
+    if (asks(finer)) return ask(finer);
   }
   std::string note;  // the first kind's that has one
   for (const JointMemoryKind& kind : problem.kinds) {

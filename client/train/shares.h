@@ -103,6 +103,11 @@ class SharePlanner {
 
  private:
   Status Together(const Status& mine);
+  template <class T>
+  Result<T> Together(Result<T> mine) {
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(mine)));
+    return mine;
+  }
   // Sets the measurements of this rank's kind, for these batches and all that
   // are known.
   Status Measure(const std::vector<BatchSize>& batches,
@@ -120,14 +125,11 @@ class SharePlanner {
   Result<std::string> MeasureMyLink(const Part& part,
                                     const std::stop_token& stop);
   Result<Part> PlanTogether(const std::stop_token& stop);
-  // What rank 0 does next.
-  enum class Phase { kSearch, kRefine, kEnd };
   // Of rank 0, as JSON: {"measure":[[batch,…],…]} by rank or, if nothing is
-  // missing, which it never is at the end, the shares with their plans.
-  Result<std::string> Solve(Phase phase, const std::stop_token& stop);
+  // missing, which it never is after finer shares, the shares with their plans.
+  Result<std::string> Solve(const std::stop_token& stop);
   // Rank 0's answer, on all ranks.
-  Result<nlohmann::ordered_json> Answer(Phase phase,
-                                        const std::stop_token& stop);
+  Result<nlohmann::ordered_json> Answer(const std::stop_token& stop);
   Result<JointMemoryProblem> Problem() const;
   // Under which a file of measurements notes that shares were searched for.
   std::string SearchKey() const;
@@ -144,6 +146,8 @@ class SharePlanner {
   // Measurements as JSON, by key: all, and those of the file.
   std::map<std::string, std::string> known_;
   std::map<std::string, std::string> read_;
+  // Of rank 0: at kMostRounds it asks for finer shares, and then for no more.
+  int rounds_ = 0;
   std::string reason_;
 };
 

@@ -80,6 +80,11 @@ class Training {
     UCUDNN_ASSIGN_OR_RETURN(Status all, ranks_.AllOf(mine, Soon()));
     return all;
   }
+  template <class T>
+  Result<T> Together(Result<T> mine) {
+    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(mine)));
+    return mine;
+  }
   void Say(const std::string& line) {
     if (ranks_.rank() == 0) std::fprintf(stderr, "%s\n", line.c_str());
   }
@@ -107,9 +112,7 @@ class Training {
 
   Status Prepare() {
     UCUDNN_RETURN_IF_ERROR(CheckFiles());
-    Result<Job> job = MakeJob(options_, ranks_.size());
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(job)));
-    job_ = *std::move(job);
+    UCUDNN_ASSIGN_OR_RETURN(job_, Together(MakeJob(options_, ranks_.size())));
     const auto& threads = options_.threads;
     UCUDNN_ASSIGN_OR_RETURN(
         RankDevice mine,
@@ -122,15 +125,13 @@ class Training {
             Soon()));
     host_ = std::move(mine.host);
     device_ = std::move(mine.device);
-    Result<std::unique_ptr<Operators>> operators = OpenOperators(*device_);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(operators)));
-    operators_ = *std::move(operators);
+    UCUDNN_ASSIGN_OR_RETURN(operators_, Together(OpenOperators(*device_)));
     UCUDNN_ASSIGN_OR_RETURN(turns_, Turns::Find(ranks_, *device_, Soon()));
     UCUDNN_RETURN_IF_ERROR(MakeExchange());
-    Result<Order> order =
-        Order::Create(job_.data->size(), options_.batch, options_.seed);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(order)));
-    loader_.emplace(*job_.data, *std::move(order), options_.readers);
+    UCUDNN_ASSIGN_OR_RETURN(
+        Order order, Together(Order::Create(job_.data->size(), options_.batch,
+                                            options_.seed)));
+    loader_.emplace(*job_.data, std::move(order), options_.readers);
     return {};
   }
 
@@ -243,20 +244,20 @@ class Training {
     memory.recompute = options_.plan.recompute;
     memory.offload_weights = options_.plan.offload_weights;
     memory.momentum = options_.momentum > 0;
-    auto network = ParseNetwork(job_.input.contents, job_.input.name,
-                                options_.batch, job_.input.source);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(network)));
-    options.network = *std::move(network);
-    Result<std::string> content =
-        IsNetworkCsv(job_.input.contents)
-            ? job_.input.contents
-            : WithoutWeights(job_.input.contents, job_.input.source);
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(content)));
-    options.network_content = *std::move(content);
-    auto config = ResolveConfig(options, ProcessEnvironment());
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(config)));
-    const bool asks = ranks_.rank() == 0 && (!config->coordinators.empty() ||
-                                             !config->plan_file.empty());
+    UCUDNN_ASSIGN_OR_RETURN(
+        options.network,
+        Together(ParseNetwork(job_.input.contents, job_.input.name,
+                              options_.batch, job_.input.source)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        options.network_content,
+        Together(IsNetworkCsv(job_.input.contents)
+                     ? job_.input.contents
+                     : WithoutWeights(job_.input.contents, job_.input.source)));
+    UCUDNN_ASSIGN_OR_RETURN(
+        const auto config,
+        Together(ResolveConfig(options, ProcessEnvironment())));
+    const bool asks = ranks_.rank() == 0 && (!config.coordinators.empty() ||
+                                             !config.plan_file.empty());
     UCUDNN_ASSIGN_OR_RETURN(const std::int64_t any,
                             ranks_.Max(asks ? 1 : 0, Soon()));
     if (any == 0) return {};
@@ -453,14 +454,14 @@ class Training {
 
   Status Resume() {
     if (!options_.resume) return {};
-    Result<Checkpoint> checkpoint = Checkpoint();
-    if (ranks_.rank() == 0) checkpoint = ReadCheckpoint();
-    UCUDNN_RETURN_IF_ERROR(Together(StatusOf(checkpoint)));
-    std::vector<float> values = std::move(checkpoint->values);
-    if (ranks_.rank() != 0) values = Values();
+    UCUDNN_ASSIGN_OR_RETURN(
+        Checkpoint checkpoint,
+        Together(ranks_.rank() == 0 ? ReadCheckpoint()
+                                    : Checkpoint{.values = Values()}));
+    std::vector<float>& values = checkpoint.values;
     UCUDNN_RETURN_IF_ERROR(Share(0, &values));
     SetValues(job_.network->training, values, &job_.network->parameters);
-    UCUDNN_ASSIGN_OR_RETURN(done_, ranks_.Max(checkpoint->steps, Soon()));
+    UCUDNN_ASSIGN_OR_RETURN(done_, ranks_.Max(checkpoint.steps, Soon()));
     Say(fmt::format(
         "resuming after step {}{}", done_,
         done_ < options_.steps
@@ -598,19 +599,16 @@ class Training {
   // Each rank has updated its own parameters; they must be bitwise equal.
   Status CompareParameters() {
     UCUDNN_RETURN_IF_ERROR(Together(Download()));
-    std::int64_t crc = 0;
+    std::vector<std::int64_t> most(2, std::numeric_limits<std::int64_t>::min());
     if (!idle()) {
       const std::vector<float> values = Values();
-      crc = static_cast<std::int64_t>(
+      const auto crc = static_cast<std::int64_t>(
           crc32_z(0, reinterpret_cast<const unsigned char*>(values.data()),
                   values.size() * sizeof(float)));
+      most = {crc, -crc};
     }
-    constexpr auto kNone = std::numeric_limits<std::int64_t>::min();
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t most,
-                            ranks_.Max(idle() ? kNone : crc, Soon()));
-    UCUDNN_ASSIGN_OR_RETURN(const std::int64_t least,
-                            ranks_.Max(idle() ? kNone : -crc, Soon()));
-    if (most == -least) return {};
+    UCUDNN_ASSIGN_OR_RETURN(most, ranks_.MaxOfEach(std::move(most), Soon()));
+    if (most[0] == -most[1]) return {};
     return Fail(Code::kDataLoss, "the ranks' parameters differ at the end");
   }
 
