@@ -350,12 +350,8 @@ CommandLine::CommandLine() {
           },
           "URL"))
       ->option_text("URL");
-  const auto read_database = [this](const std::string& path) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(options.database, ReadDatabaseUrl(path));
-    return {};
-  };
   AddReadOption(
-      daemon, "--database-file", read_database,
+      daemon, "--database-file", &options.database, ReadDatabaseUrl,
       "A file of mode 0600 with that URL instead, if it has a password")
       ->option_text("PATH");
   daemon->add_flag("--create", options.create,
@@ -385,12 +381,8 @@ CommandLine::CommandLine() {
                    "Relative change of step time that counts as drift")
       ->check(NumberIn(0, 1000));
   AddRetentionOptions(daemon, &options.coordinator.keep);
-  const auto read_workspace = [this](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(options.coordinator.measure_workspace,
-                            ParseBytes(text));
-    return {};
-  };
-  AddReadOption(daemon, "--measure-workspace", read_workspace,
+  AddReadOption(daemon, "--measure-workspace",
+                &options.coordinator.measure_workspace, ParseBytes,
                 "Measure algorithms up to this workspace, or up to a request's "
                 "larger limit")
       ->option_text("SIZE")

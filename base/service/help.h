@@ -32,6 +32,18 @@ CLI::Validator NumberIn(double least, double most);
 CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
                            std::function<Status(const std::string&)> read,
                            const std::string& help);
+// One whose value is what `parse` returns, a Result.
+template <class T, class Parse>
+CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
+                           T* value, Parse parse, const std::string& help) {
+  return AddReadOption(
+      command, flags,
+      [value, parse](const std::string& text) -> Status {
+        UCUDNN_ASSIGN_OR_RETURN(*value, parse(text));
+        return {};
+      },
+      help);
+}
 
 // Names the first of the arguments (without the program's name) that is no
 // command or option, and the one most like it: "there is no command 'plns'; did

@@ -176,21 +176,14 @@ CLI::Option* AddTextOption(CLI::App* command, const std::string& flags,
 
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,
                             Bytes* value, const std::string& help) {
-  const auto read = [value](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(*value, ParseBytes(text));
-    return {};
-  };
-  return AddReadOption(command, flags, read, help)->option_text("SIZE");
+  return AddReadOption(command, flags, value, ParseBytes, help)
+      ->option_text("SIZE");
 }
 
 CLI::Option* AddMemoryBudgetOption(CLI::App* command,
                                    std::vector<Bytes>* budgets,
                                    const std::string& help) {
-  const auto read = [budgets](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(*budgets, ParseBudgets(text));
-    return {};
-  };
-  return AddReadOption(command, "--memory-budget", read, help)
+  return AddReadOption(command, "--memory-budget", budgets, ParseBudgets, help)
       ->option_text("SIZE[,...]");
 }
 

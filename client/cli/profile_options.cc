@@ -53,12 +53,8 @@ void AddBatchPolicyOption(CLI::App* command, const std::string& flags,
 }
 
 void AddMaxErrorOption(CLI::App* command, double* max_error) {
-  const auto read = [max_error](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(*max_error, ParseMaxError(text));
-    return {};
-  };
   AddReadOption(
-      command, "--max-error", read,
+      command, "--max-error", max_error, ParseMaxError,
       "The largest error that algorithms may have, relative to the largest "
       "element of a result, as far as it is measured; unless given, what "
       "rounding in the precision explains (FP32: 1e-5), or 4 times that of "

@@ -312,12 +312,8 @@ void AddProfileCommands(CLI::App& app, const Server& server, Chosen* chosen) {
   AddTextOption(in, "--kind", "KIND", &from->kind,
                 "The kind of the file's device, such as 'NVIDIA "
                 "H200/132u/139GiB/cudnn-9.19', where it names it otherwise");
-  const auto read_size = [from](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(from->complete, ParseBytes(text));
-    return {};
-  };
   AddReadOption(
-      in, "--complete-up-to", read_size,
+      in, "--complete-up-to", &from->complete, ParseBytes,
       "The file has every algorithm that needs no more workspace than "
       "this, so that plans need not wait for more measurements")
       ->option_text("SIZE");

@@ -177,12 +177,8 @@ void AddAllocateCommand(CLI::App& app, Chosen* chosen) {
                    "Measurements, CSV or gzipped CSV; several files are one")
       ->option_text("FILE...")
       ->required();
-  const auto read_goal = [options](const std::string& text) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(options->goal, ParseAllotGoal(text));
-    return {};
-  };
   AddReadOption(
-      command, "--goal", read_goal,
+      command, "--goal", &options->goal, ParseAllotGoal,
       "What is largest: the least share (share, unless given) or the sum "
       "of all shares (throughput), both weighted")
       ->option_text("GOAL");
