@@ -36,7 +36,7 @@ Result<StepReport> MemoryExecutor::Step(const TrainingBatch& batch) {
   report.loss =
       loss / static_cast<double>(mini_batch().count() * labels_per_image_);
   if (tries) {
-    trials_[forks_ ? 1 : 0].push_back(report.passes);
+    trials_[forks_].push_back(report.passes);
     if (std::ssize(trials_[1]) == kStreamTrials) EndTrial();
   }
   return report;
@@ -232,20 +232,18 @@ Result<bool> MemoryExecutor::Replay(PreparedRound& round, std::size_t index,
   const Command& command = round.commands[index];
   if (!command.stretch || state.infers) return false;
   Stretch& stretch = round.stretches[*command.stretch];
-  const std::size_t adds = state.adds ? 1 : 0;
-  for (std::unique_ptr<CapturedWork>* const captured :
-       {&stretch.forked[adds], &stretch.captured[adds]}) {
-    const bool forked = captured == &stretch.forked[adds];
-    if (*captured == nullptr || (forked && !forks_)) continue;
+  for (const bool forked : {true, false}) {
+    auto& work = stretch.captured[forked][state.adds];
+    if (work == nullptr || (forked && !forks_)) continue;
     // The first of its tasks enqueued them all.
     if (stretch.commands.front() != index) return true;
-    const Status enqueued = (*captured)->Enqueue();
+    const Status enqueued = work->Enqueue();
     if (enqueued) return true;
     if (enqueued.error().code == Code::kDataLoss) {
       return tl::unexpected<Error>(enqueued.error());
     }
     graph_problem_ = enqueued.error().message;
-    captured->reset();
+    work.reset();
   }
   return false;
 }
@@ -357,7 +355,7 @@ Result<double> MemoryExecutor::LossOf(std::int64_t labels) {
 bool MemoryExecutor::captured_forks() const {
   return std::ranges::any_of(rounds_, [](const PreparedRound& round) {
     return std::ranges::any_of(round.stretches, [](const Stretch& stretch) {
-      return stretch.forked[0] != nullptr || stretch.forked[1] != nullptr;
+      return stretch.captured[true] != Stretch::Captured();
     });
   });
 }
@@ -366,9 +364,8 @@ CapturedUse MemoryExecutor::captured() const {
   CapturedUse use{.memory = graph_budget_.taken(), .problem = graph_problem_};
   for (const PreparedRound& round : rounds_) {
     for (const Stretch& stretch : round.stretches) {
-      for (const auto* captured : {&stretch.captured, &stretch.forked}) {
-        use.graphs += static_cast<std::size_t>(std::ranges::count_if(
-            *captured, [](const auto& work) { return work != nullptr; }));
+      for (const Stretch::Captured& captured : stretch.captured) {
+        for (const auto& work : captured) use.graphs += work ? 1 : 0;
       }
     }
   }
@@ -416,8 +413,7 @@ Result<bool> MemoryExecutor::CaptureRound(PreparedRound& round, bool adds,
       continue;
     }
     graph_budget_.Take((*work)->memory());
-    (forked ? stretch.forked : stretch.captured)[adds ? 1 : 0] =
-        *std::move(work);
+    stretch.captured[forked][adds] = *std::move(work);
   }
   return true;
 }
@@ -458,9 +454,9 @@ void MemoryExecutor::EndTrial() {
   // The driver keeps the memory of the others for graphs to come.
   for (PreparedRound& round : rounds_) {
     for (Stretch& stretch : round.stretches) {
-      for (std::size_t adds = 0; adds < stretch.captured.size(); ++adds) {
-        if (stretch.forked[adds] == nullptr) continue;
-        (forks_ ? stretch.captured : stretch.forked)[adds].reset();
+      for (const bool adds : {false, true}) {
+        if (stretch.captured[true][adds] == nullptr) continue;
+        stretch.captured[!forks_][adds].reset();
       }
     }
   }

@@ -54,13 +54,12 @@ struct Stretch {
   // For each command those that it follows if several streams are asked for, by
   // their places in the stretch; empty if no two may run at once.
   std::vector<std::vector<std::size_t>> after;
-  // The tasks as captured work: in the iteration's first round, which begins
+  // The tasks as captured work, in the iteration's first round, which begins
   // the weight gradients, and in others, which add to them. Null: enqueued one
   // by one.
   using Captured = std::array<std::unique_ptr<CapturedWork>, 2>;
-  Captured captured;
-  // The same in the order that `after` gives. Null: as above.
-  Captured forked;
+  // By whether it is in the order that `after` gives, or else one by one.
+  std::array<Captured, 2> captured;
 };
 
 struct PreparedRound {
