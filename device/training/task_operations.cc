@@ -60,7 +60,7 @@ class Binder {
   Result<TaskOperation> Of(const Task& task) const {
     TaskOperation operation;
     operation.kind = task.kind;
-    UCUDNN_RETURN_IF_ERROR(SetBlocks(task, &operation));
+    SetBlocks(task, &operation);
     if (task.kind == TaskKind::kLoss) {
       UCUDNN_RETURN_IF_ERROR(SetLoss(&operation));
       return operation;
@@ -75,61 +75,48 @@ class Binder {
 
   // By the kinds of blocks and the order of base/training/build.h: x before y,
   // dy before the old dx.
-  Status SetBlocks(const Task& task, TaskOperation* operation) const {
-    for (const std::size_t block : task.reads) {
-      switch (training_.blocks[block].kind) {
-        case BlockKind::kInput:
-          if (task.kind == TaskKind::kLoss) {
-            operation->labels = block;
-          } else {
-            operation->x.push_back(block);
-          }
-          break;
-        case BlockKind::kActivation:
-          operation->x.push_back(block);
-          break;
-        case BlockKind::kGradient:
-          (operation->dy ? operation->old : operation->dy) = block;
-          break;
-        case BlockKind::kWeight:
-          operation->w = block;
-          break;
-        case BlockKind::kWeightGradient:
-          operation->dw = block;
-          break;
-        case BlockKind::kMomentum:
-          operation->v = block;
-          break;
-        case BlockKind::kStatistics:
-          operation->statistics.push_back({block, PixelsOf(block)});
-          break;
-        case BlockKind::kMask:
-          operation->mask = block;
-          break;
+  void SetBlocks(const Task& task, TaskOperation* operation) const {
+    for (const auto* blocks : {&task.reads, &task.writes}) {
+      const bool reads = blocks == &task.reads;
+      for (const std::size_t block : *blocks) {
+        switch (training_.blocks[block].kind) {
+          case BlockKind::kInput:
+            if (task.kind == TaskKind::kLoss) {
+              operation->labels = block;
+            } else {
+              operation->x.push_back(block);
+            }
+            break;
+          case BlockKind::kActivation:
+            if (reads) {
+              operation->x.push_back(block);
+            } else {
+              operation->y = block;
+            }
+            break;
+          case BlockKind::kGradient:
+            (!reads          ? operation->dx
+             : operation->dy ? operation->old
+                             : operation->dy) = block;
+            break;
+          case BlockKind::kWeight:
+            operation->w = block;
+            break;
+          case BlockKind::kWeightGradient:
+            operation->dw = block;
+            break;
+          case BlockKind::kMomentum:
+            operation->v = block;
+            break;
+          case BlockKind::kStatistics:
+            operation->statistics.push_back({block, PixelsOf(block)});
+            break;
+          case BlockKind::kMask:
+            operation->mask = block;
+            break;
+        }
       }
     }
-    for (const std::size_t block : task.writes) {
-      switch (training_.blocks[block].kind) {
-        case BlockKind::kActivation:
-          operation->y = block;
-          break;
-        case BlockKind::kGradient:
-          operation->dx = block;
-          break;
-        case BlockKind::kStatistics:
-          operation->statistics.push_back({block, PixelsOf(block)});
-          break;
-        case BlockKind::kMask:
-          operation->mask = block;
-          break;
-        case BlockKind::kWeightGradient:
-          operation->dw = block;
-          break;
-        default:
-          break;
-      }
-    }
-    return {};
   }
 
   // Of an image of the tensor that a block of statistics is of.
