@@ -53,7 +53,7 @@ std::int64_t StoredImages::Label(std::int64_t image) const {
 }
 
 void StoredImages::Read(std::int64_t image, float* pixels) const {
-  const auto elements = static_cast<std::size_t>(extent_.elements());
+  const auto elements = static_cast<std::size_t>(extent().elements());
   const char* bytes =
       pixels_.data() + static_cast<std::size_t>(image) * elements;
   for (std::size_t i = 0; i < elements; ++i) {
@@ -70,23 +70,14 @@ void StoredImages::Append(std::string_view pixels, std::string_view labels) {
   }
 }
 
-SyntheticImages::SyntheticImages(const ImageExtent& extent,
-                                 std::int64_t classes, std::int64_t size,
-                                 std::uint64_t seed, std::int64_t first)
-    : extent_(extent),
-      classes_(classes),
-      size_(size),
-      seed_(seed),
-      first_(first) {}
-
 std::int64_t SyntheticImages::Label(std::int64_t image) const {
-  return (first_ + image) % classes_;
+  return (first_ + image) % classes();
 }
 
 void SyntheticImages::Read(std::int64_t image, float* pixels) const {
   Random pattern(seed_, kPatterns + static_cast<std::uint64_t>(Label(image)));
   Random noise(seed_, static_cast<std::uint64_t>(first_ + image));
-  for (std::int64_t i = 0; i < extent_.elements(); ++i) {
+  for (std::int64_t i = 0; i < extent().elements(); ++i) {
     pixels[i] = 0.5F * pattern.Unit() + noise.Unit();
   }
 }

@@ -20,24 +20,27 @@ std::string ToString(const ImageExtent& extent);
 
 class Dataset {
  public:
+  Dataset(const ImageExtent& extent, std::int64_t classes)
+      : extent_(extent), classes_(classes) {}
   virtual ~Dataset() = default;
-  virtual const ImageExtent& extent() const = 0;
-  virtual std::int64_t classes() const = 0;
+  const ImageExtent& extent() const { return extent_; }
+  std::int64_t classes() const { return classes_; }
   virtual std::int64_t size() const = 0;
   virtual std::int64_t Label(std::int64_t image) const = 0;
   // Writes extent().elements() numbers of about unit magnitude, in the order
   // channel, row, column.
   virtual void Read(std::int64_t image, float* pixels) const = 0;
+
+ private:
+  ImageExtent extent_;
+  std::int64_t classes_;
 };
 
 // Images as bytes, as in the files.
 class StoredImages : public Dataset {
  public:
-  StoredImages(const ImageExtent& extent, std::int64_t classes)
-      : extent_(extent), classes_(classes) {}
+  using Dataset::Dataset;
 
-  const ImageExtent& extent() const override { return extent_; }
-  std::int64_t classes() const override { return classes_; }
   std::int64_t size() const override { return std::ssize(labels_); }
   std::int64_t Label(std::int64_t image) const override;
   void Read(std::int64_t image, float* pixels) const override;
@@ -46,8 +49,6 @@ class StoredImages : public Dataset {
   void Append(std::string_view pixels, std::string_view labels);
 
  private:
-  ImageExtent extent_;
-  std::int64_t classes_;
   std::vector<unsigned char> labels_;
   std::string pixels_;
 };
@@ -85,18 +86,14 @@ Result<StoredImages> ReadCifar10(const std::string& folder,
 class SyntheticImages : public Dataset {
  public:
   SyntheticImages(const ImageExtent& extent, std::int64_t classes,
-                  std::int64_t size, std::uint64_t seed,
-                  std::int64_t first = 0);
+                  std::int64_t size, std::uint64_t seed, std::int64_t first = 0)
+      : Dataset(extent, classes), size_(size), seed_(seed), first_(first) {}
 
-  const ImageExtent& extent() const override { return extent_; }
-  std::int64_t classes() const override { return classes_; }
   std::int64_t size() const override { return size_; }
   std::int64_t Label(std::int64_t image) const override;
   void Read(std::int64_t image, float* pixels) const override;
 
  private:
-  ImageExtent extent_;
-  std::int64_t classes_;
   std::int64_t size_;
   std::uint64_t seed_;
   std::int64_t first_;

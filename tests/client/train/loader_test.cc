@@ -21,16 +21,13 @@ constexpr BatchSize kBatch(32);
 // Each pixel of an image holds the image's number.
 class NumberedImages final : public Dataset {
  public:
-  const ImageExtent& extent() const override { return extent_; }
-  std::int64_t classes() const override { return 10; }
+  NumberedImages() : Dataset({1, 2, 3}, 10) {}
+
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t image) const override { return image % 10; }
   void Read(std::int64_t image, float* pixels) const override {
-    std::fill_n(pixels, extent_.elements(), static_cast<float>(image));
+    std::fill_n(pixels, extent().elements(), static_cast<float>(image));
   }
-
- private:
-  ImageExtent extent_{1, 2, 3};
 };
 
 const std::vector<ImagePart> kWhole = {{0, 0, 2, 0, 3}};
@@ -112,20 +109,15 @@ TEST(LoaderTest, ReadsAgainForAnotherShareOrStep) {
 // Each pixel holds 100 times its slice, 10 times its row, and its column.
 class PlacedImages final : public Dataset {
  public:
-  explicit PlacedImages(std::int64_t depth) : extent_{1, 2, 3, depth} {}
+  explicit PlacedImages(std::int64_t depth) : Dataset({1, 2, 3, depth}, 1) {}
 
-  const ImageExtent& extent() const override { return extent_; }
-  std::int64_t classes() const override { return 1; }
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t) const override { return 0; }
   void Read(std::int64_t, float* pixels) const override {
-    for (std::int64_t i = 0; i < extent_.elements(); ++i) {
+    for (std::int64_t i = 0; i < extent().elements(); ++i) {
       *pixels++ = static_cast<float>(i / 6 * 100 + i / 3 % 2 * 10 + i % 3);
     }
   }
-
- private:
-  ImageExtent extent_;
 };
 
 TEST(LoaderTest, CutsTheImagesOfEachStepWhereItIsTold) {
@@ -157,8 +149,8 @@ TEST(LoaderTest, CutsEachSliceOfVolumes) {
 // Images that can only be read by two threads at once.
 class MeetingImages final : public Dataset {
  public:
-  const ImageExtent& extent() const override { return extent_; }
-  std::int64_t classes() const override { return 1; }
+  MeetingImages() : Dataset({1, 1, 1}, 1) {}
+
   std::int64_t size() const override { return kImages; }
   std::int64_t Label(std::int64_t) const override { return 0; }
   void Read(std::int64_t, float* pixels) const override {
@@ -176,7 +168,6 @@ class MeetingImages final : public Dataset {
   bool late() const { return late_; }
 
  private:
-  ImageExtent extent_{1, 1, 1};
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   mutable int arrived_ = 0;
