@@ -190,8 +190,7 @@ Status Finish(Arguments* args) {
   TrainOptions& options = args->options;
   UCUDNN_ASSIGN_OR_RETURN(options.precision, ParsePrecision(args->precision));
   if (!options.policy.empty()) {
-    auto known = FindTrainingPolicy(options.policy);
-    if (!known) return tl::unexpected<Error>(std::move(known).error());
+    UCUDNN_RETURN_IF_ERROR(FindTrainingPolicy(options.policy));
   }
   options.plan.time_limit = RoundUpSeconds(args->time_limit);
   if (!args->split.empty()) {

@@ -5,7 +5,6 @@
 // memory, train their shares of each mini-batch as it says, and sum gradients.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,9 +77,8 @@ struct TrainOptions {
 // Collective. All ranks return the same report or the same error: those of
 // Session::Create, of reading files, of planning, and of the devices;
 // kInvalidArgument if options do not fit together; kDataLoss if the ranks'
-// parameters differ at the end. Calls `interrupted` after each step; if it
-// returns true on any rank, all stop there. Planning ends with kCancelled once
-// `stop` is requested.
+// parameters differ at the end. Once `stop` is requested on any rank, all stop
+// after the step, and planning ends with kCancelled.
 Result<Report> Train(Ranks& ranks, const TrainOptions& options,
                      const std::stop_token& stop);
 
