@@ -111,14 +111,14 @@ Status MemoryExecutor::CheckRounds() const {
       }
     }
   }
-  if (rounds > 1 && normalises() && options_.exchange != nullptr &&
-      options_.exchange_statistics) {
+  if (rounds == 1 || !normalises()) return {};
+  if (options_.exchange != nullptr && options_.exchange_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
                 "over the images of all ranks; a plan of one round is accepted",
                 training_.batch.count(), rounds, Excerpt(training_.network));
   }
-  if (rounds > 1 && normalises() && !options_.allow_sub_batch_statistics) {
+  if (!options_.allow_sub_batch_statistics) {
     return Fail(Code::kFailedPrecondition,
                 "the plan trains {} images in {} rounds, and {} normalises "
                 "over the images of a round; --batch-statistics rank "

@@ -91,15 +91,6 @@ Status MeasureTraining(Device& device, Operators& operators,
       stop, &training);
 }
 
-Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
-    Device& device, Operators& operators, const TrainingInput& input,
-    const std::stop_token& stop) {
-  UCUDNN_ASSIGN_OR_RETURN(auto prepared, ReadTraining(input));
-  UCUDNN_RETURN_IF_ERROR(
-      MeasureTraining(device, operators, input, stop, prepared.get()));
-  return prepared;
-}
-
 Result<const MemoryPolicy*> FindTrainingPolicy(std::string_view name) {
   auto policy = FindMemoryPolicy(name == kUndivided ? "baseline" : name);
   if (policy) return *policy;

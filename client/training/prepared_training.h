@@ -78,11 +78,6 @@ Status MeasureTraining(Device& device, Operators& operators,
                        const TrainingInput& input, const std::stop_token& stop,
                        PreparedTraining* prepared);
 
-// Both.
-Result<std::unique_ptr<PreparedTraining>> PrepareTraining(
-    Device& device, Operators& operators, const TrainingInput& input,
-    const std::stop_token& stop);
-
 struct TrainingRequest {
   std::string policy = "best";  // of MemoryPolicies, or undivided: baseline
   Bytes budget;

@@ -32,7 +32,9 @@ class LinkUnderLoadTest : public ::testing::Test {
     input.batches = {input.batch};
     input.model = *DeviceModelPreset("H200");
     input.model->d2h_rate = input.model->h2d_rate = kBelieved;
-    prepared_ = *PrepareTraining(*device_, *operators_, input, {});
+    prepared_ = *ReadTraining(input);
+    EXPECT_TRUE(
+        MeasureTraining(*device_, *operators_, input, {}, prepared_.get()));
   }
 
   MemoryPlan Plan(const std::string& policy) {
