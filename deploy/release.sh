@@ -110,7 +110,9 @@ make_build() {
     cd /src
     git config --global --add safe.directory /src
     bash deploy/install-packages.sh
-    cmake --preset package && cmake --build --preset package && cpack --preset package
+    cmake --preset package
+    cmake --build --preset package
+    cpack --preset package
     bash deploy/wheel.sh
     python3 -m venv build/site-tools
     build/site-tools/bin/pip install -q "$(grep ^mkdocs-material tests/python/requirements.txt)"

@@ -321,6 +321,17 @@ class ShareSearch {
       dealt += least_[k].count();
     }
     if (error.code != Code::kFailedPrecondition) return error;
+    BatchSize least = kMaxBatchSize;
+    for (const std::size_t k : problem_.gpus) {
+      least = std::min(least, LeastBatch(problem_.kinds[k]));
+    }
+    if (problem_.batch < least) {
+      error.message = fmt::format(
+          "the mini-batch is {}; {} or more is accepted, the least "
+          "that can be computed",
+          problem_.batch.count(), least.count());
+      return error;
+    }
     if (sum >= problem_.batch.count()) {
       if (dealt > 0) {
         error.message =
@@ -430,6 +441,12 @@ Status CheckStepKind(const StepKind& kind) {
                 "{}: no step was measured; one or more is accepted", kind.name);
   }
   const MeasuredStep& first = kind.steps.front();
+  if (kind.least > first.batch) {
+    return Fail(Code::kInvalidArgument,
+                "{}: least: {}; up to {}, the first batch of its steps, is "
+                "accepted",
+                kind.name, kind.least.count(), first.batch.count());
+  }
   BatchSize before(0);
   for (const MeasuredStep& step : kind.steps) {
     const auto refuse = [&](std::string_view accepted) {

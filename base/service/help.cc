@@ -6,7 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <regex>
@@ -177,6 +180,29 @@ CLI::Validator NumberIn(double least, double most) {
                            Excerpt(text), least, most);
       },
       fmt::format("FLOAT in [{} - {}]", least, most));
+}
+
+CLI::Validator WholeNumber() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        std::uint64_t number = 0;
+        const char* const end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, number);
+        if (read.ec == std::errc() && read.ptr == end) return std::string();
+        return fmt::format(
+            "'{}' is given; a whole number from 0 to {} is accepted",
+            Excerpt(text), std::numeric_limits<std::uint64_t>::max());
+      },
+      "");
+}
+
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? std::string("'' is given; a text is accepted")
+                            : std::string();
+      },
+      "");
 }
 
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name) {

@@ -171,7 +171,9 @@ void AddOutputOption(CLI::App* command, OutputFormat* format) {
 CLI::Option* AddTextOption(CLI::App* command, const std::string& flags,
                            const std::string& name, std::string* value,
                            const std::string& help) {
-  return command->add_option(flags, *value, help)->option_text(name);
+  CLI::Option* const option =
+      command->add_option(flags, *value, help)->option_text(name);
+  return name == "TEXT" ? option : option->check(NotEmpty());
 }
 
 CLI::Option* AddBytesOption(CLI::App* command, const std::string& flags,

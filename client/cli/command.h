@@ -52,7 +52,7 @@ enum class OutputFormat { kTable, kJson, kYaml };
 // Adds `-o,--output table|json|yaml`.
 void AddOutputOption(CLI::App* command, OutputFormat* format);
 
-// An option whose value the help calls `name`.
+// An option whose value the help calls `name`; it may be empty if that is TEXT.
 CLI::Option* AddTextOption(CLI::App* command, const std::string& flags,
                            const std::string& name, std::string* value,
                            const std::string& help);

@@ -59,6 +59,9 @@ Result<Evaluation> EvaluateShare(Device& device, Operators& operators,
       MemoryExecutor::Create(device, operators, whole->graph, whole->training,
                              plan, whole->parameters, {}));
   UCUDNN_ASSIGN_OR_RETURN(TrainingBatch images, executor->MakeBatch());
+  // The last images may leave places over.
+  std::ranges::fill(images.images, 0.0F);
+  std::ranges::fill(images.labels, 0);
   const Dataset& data = *job.held_out;
   const std::int64_t all = std::min(options.evaluate, data.size());
   const std::int64_t end =

@@ -53,6 +53,7 @@ struct Report {
   std::int64_t first_step = 0;
   std::vector<double> losses;  // the mean loss of each step
   Evaluation evaluation;       // on all ranks; no labels: none
+  Status evaluated;            // why there is none
   // Step (client/train/step_prediction.h); absent if ranks take turns, or NCCL
   // sums gradients but a plan keeps some on the host.
   std::optional<Nanoseconds> predicted;

@@ -157,9 +157,21 @@ Status SharePlanner::Measure(const std::vector<BatchSize>& batches,
     if (!set) set = Within(Excerpt(request_.measurements), set.error());
   }
   UCUDNN_RETURN_IF_ERROR(Together(set));
+  // One rank of a kind measures what all of them need.
+  Json mine = Json::array();
+  for (const BatchSize batch : batches) mine.push_back(batch.count());
+  UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                          ranks_.AllGather(mine.dump(), InTime()));
+  std::set<BatchSize> wanted;
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    if (keys_[r] != key) continue;
+    for (const Json& count : Json::parse(texts[r])) {
+      wanted.insert(BatchSize(count.get<std::int64_t>()));
+    }
+  }
   const std::set<BatchSize> measured = MeasuredSizes(prepared_.training);
   std::vector<BatchSize> missing;
-  std::ranges::set_difference(batches, measured, std::back_inserter(missing));
+  std::ranges::set_difference(wanted, measured, std::back_inserter(missing));
   const auto first = std::ranges::find(keys_, key) - keys_.begin();
   const bool measures = first == ranks_.rank() && !missing.empty();
   for (int turn = 0; turn < turns_.all; ++turn) {
@@ -167,10 +179,11 @@ Status SharePlanner::Measure(const std::vector<BatchSize>& batches,
                                         ? MeasureMine(missing, stop)
                                         : Status()));
   }
-  std::string mine;
-  if (measures) mine = MeasurementsOf(prepared_.training).dump();
-  UCUDNN_ASSIGN_OR_RETURN(std::vector<std::string> texts,
-                          ranks_.AllGather(mine, InTime()));
+  UCUDNN_ASSIGN_OR_RETURN(
+      texts,
+      ranks_.AllGather(
+          measures ? MeasurementsOf(prepared_.training).dump() : std::string(),
+          InTime()));
   for (std::size_t r = 0; r < texts.size(); ++r) {
     if (!texts[r].empty()) known_[keys_[r]] = std::move(texts[r]);
   }

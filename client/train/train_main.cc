@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct Arguments {
   std::string coordinator;
   int wait_seconds = 0;
   ctl::OutputFormat output = ctl::OutputFormat::kTable;
+  std::array<const CLI::Option*, 2> synthetic = {};  // those of synthetic data
 };
 
 void AddTrainingOptions(CLI::App& app, Arguments* args) {
@@ -45,6 +47,7 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
   app.add_option("--network", options->network,
                  "An ONNX model, or a chain of convolutions as CSV")
       ->option_text("FILE")
+      ->check(NotEmpty())
       ->required();
   ctl::AddInputShapeOption(&app, &options->shapes);
   ctl::AddBatchOption(&app, &options->batch);
@@ -54,12 +57,14 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
   app.add_option("--data", options->data,
                  "synthetic, mnist:FOLDER or cifar10:FOLDER")
       ->option_text("DATA");
-  app.add_option("--classes", options->classes,
-                 "Classes of synthetic images; default: the network's")
-      ->check(CLI::Range(2, 100'000))
-      ->default_str("");
-  app.add_option("--images", options->images, "Number of synthetic images")
-      ->check(CLI::Range(1, 1 << 24));
+  args->synthetic[0] =
+      app.add_option("--classes", options->classes,
+                     "Classes of synthetic images; default: the network's")
+          ->check(CLI::Range(2, 100'000))
+          ->default_str("");
+  args->synthetic[1] =
+      app.add_option("--images", options->images, "Number of synthetic images")
+          ->check(CLI::Range(1, 1 << 24));
   app.add_option("--steps", options->steps, "Steps to train")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   app.add_option("--evaluate", options->evaluate,
@@ -74,7 +79,8 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
   app.add_option("--momentum", options->momentum, "Momentum")
       ->check(NumberIn(0, 1));
   app.add_option("--seed", options->seed,
-                 "Seed for parameters, order and synthetic images");
+                 "Seed for parameters, order and synthetic images")
+      ->check(WholeNumber());
   app.add_option("--split", args->split,
                  "Compute the first layers, this share of the convolutions, in "
                  "H times W parts of the image, whose cuts may be drawn for "
@@ -89,7 +95,8 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
       {"all", "rank"});
   app.add_option("--checkpoint", options->checkpoint,
                  "File to save the state of the training in")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(NotEmpty());
   app.add_option("--checkpoint-every", options->checkpoint_every,
                  "Steps between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
@@ -128,16 +135,19 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
       ->check(NumberIn(0, 1e6));
   app.add_option("--device-model", options->device_model,
                  "The link to the host as a JSON file, instead of measuring it")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(NotEmpty());
   app.add_option("--measurements", options->measurements,
                  "Keep measurements in this file, and take from it what "
                  "earlier starts measured: the same plan comes out")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(NotEmpty());
   app.add_option("--graph-out", options->graph_out,
                  "Write rank 0's training graph with the times and the link of "
                  "the plan, as JSON; ucudnn solve memory --graph plans it "
                  "again")
-      ->option_text("FILE");
+      ->option_text("FILE")
+      ->check(NotEmpty());
   auto* even = app.add_flag("--even", options->even,
                             "Split the mini-batch evenly, for comparison");
   app.add_option("--shares", options->shares,
@@ -188,6 +198,12 @@ void AddJobOptions(CLI::App& app, Arguments* args) {
 
 Status Finish(Arguments* args) {
   TrainOptions& options = args->options;
+  for (const CLI::Option* const option : args->synthetic) {
+    if (option->count() == 0 || options.data == "synthetic") continue;
+    return Fail(Code::kInvalidArgument,
+                "{} is of synthetic images; --data is '{}'", option->get_name(),
+                Excerpt(options.data));
+  }
   UCUDNN_ASSIGN_OR_RETURN(options.precision, ParsePrecision(args->precision));
   if (!options.policy.empty()) {
     UCUDNN_RETURN_IF_ERROR(FindTrainingPolicy(options.policy));
@@ -223,6 +239,9 @@ Status RunAll(const Arguments& args, const std::stop_token& stop) {
   }
   UCUDNN_ASSIGN_OR_RETURN(const Status all, ranks->AllOf(printed, InAMinute()));
   UCUDNN_RETURN_IF_ERROR(all);
+  if (!report.evaluated) {
+    return Within("--evaluate, after training", report.evaluated.error());
+  }
   if (!report.interrupted) return {};
   return Fail(Code::kCancelled, "interrupted after step {}{}",
               report.first_step + std::ssize(report.losses),

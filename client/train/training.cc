@@ -9,11 +9,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/files/file.h"
@@ -94,9 +97,17 @@ class Training {
            job_.network->NormalisesOverImages();
   }
 
+  static std::filesystem::path FileOf(const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(path, ignored);
+  }
+
   // Long before rank 0 writes them: whether it may.
   Status CheckFiles() {
     Status status;
+    std::map<std::filesystem::path, std::string_view> taken = {
+        {FileOf(options_.network), "--network"},
+        {FileOf(options_.device_model), "--device-model"}};
     for (const auto& [option, file] :
          {std::pair("--checkpoint", &options_.checkpoint),
           std::pair("--measurements", &options_.measurements),
@@ -104,7 +115,11 @@ class Training {
       if (ranks_.rank() != 0 || !status || file->empty() || *file == "-") {
         continue;
       }
-      status = PrepareToReplace(*file);
+      const auto [other, is_free] = taken.emplace(FileOf(*file), option);
+      status = is_free ? PrepareToReplace(*file)
+                       : Fail(Code::kInvalidArgument,
+                              "'{}' is the file of {}; another is accepted",
+                              Excerpt(*file), other->second);
       if (!status) status = Within(option, std::move(status).error());
     }
     return Together(status);
@@ -196,7 +211,6 @@ class Training {
                   "accepted",
                   options_.batch.count(), ranks);
     }
-    if (options_.even || ranks == 1) return EvenShares(options_.batch, ranks);
     const std::vector<BatchSize> shares(options_.shares.begin(),
                                         options_.shares.end());
     const auto sum =
@@ -207,6 +221,7 @@ class Training {
                   "of {} images together, is accepted",
                   shares.size(), sum.count(), ranks, options_.batch.count());
     }
+    if (options_.even || ranks == 1) return EvenShares(options_.batch, ranks);
     return shares;
   }
 
@@ -621,12 +636,13 @@ class Training {
       executor_.reset();
       mine = EvaluateShare(*device_, *operators_, job_, options_, part_, stop_);
     }
-    Status evaluated = StatusOf(mine);
     const Evaluation sum = mine.value_or(Evaluation());
     std::array<double, 3> sums = {sum.loss, static_cast<double>(sum.labels),
                                   static_cast<double>(sum.correct)};
-    UCUDNN_RETURN_IF_ERROR(ScaleAndSum(ranks_, std::span<double>(sums), 1.0,
-                                       Soon(), std::move(evaluated)));
+    // What was trained is reported in any case.
+    result_.evaluated = StatusOf(ScaleAndSum(ranks_, std::span<double>(sums),
+                                             1.0, Soon(), StatusOf(mine)));
+    if (!result_.evaluated) return {};
     result_.evaluation = {sums[0], std::llround(sums[1]),
                           std::llround(sums[2])};
     return {};

@@ -307,6 +307,11 @@ TEST(StepSharesTest, SaysWhatWouldDo) {
             "the mini-batch is 20; at most 14 is accepted, as there are steps "
             "on small of 5, which fit into 250; on K of 4, the largest "
             "measured");
+  problem.batch = BatchSize(1);
+  EXPECT_EQ(error_of(problem),
+            "the mini-batch is 1; 2 or more is accepted, the least that can be "
+            "computed");
+  problem.batch = BatchSize(20);
   problem.kinds[1].passes = 1;
   EXPECT_THAT(error_of(problem), HasSubstr("on K of 4, the largest that fits"));
   problem.shares = {BatchSize(20), BatchSize(0)};
@@ -341,6 +346,10 @@ TEST(StepSharesTest, RefusesWhatContradictsItself) {
             "K: batch 2: rising batches are accepted");
   EXPECT_THAT(error_of(Kind({At(1, 1), Recorded(2, 1)})),
               HasSubstr("either all steps of a kind are recorded, or none"));
+  StepKind least = Kind({At(8, 1)});
+  least.least = BatchSize(9);
+  EXPECT_EQ(error_of(least),
+            "K: least: 9; up to 8, the first batch of its steps, is accepted");
   StepKind passes = Kind({Recorded(1, 1)});
   passes.passes = 2;
   EXPECT_EQ(error_of(passes), "K: batch 1: a recorded step is one pass");

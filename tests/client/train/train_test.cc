@@ -208,6 +208,24 @@ TEST_F(TrainTest, LearnsTheSameOnUnlikeThreadsPlannedAndEvenlySplit) {
   EXPECT_LT(LargestDifference(planned, given), kRounding);
 }
 
+// One rank of a kind measures for all.
+TEST_F(TrainTest, TakesUnevenSharesOnTwoDevicesOfAKind) {
+  const Words common = {"--batch", "16", "--steps", "2", "--threads", "1,1"};
+  for (const char* shares : {"12,4", "4,12"}) {
+    const Json given = Train(2, common + Words{"--shares", shares});
+    ASSERT_EQ(run_.exit_status, 0) << run_.output;
+    EXPECT_EQ(given["split"], "given");
+  }
+}
+
+TEST_F(TrainTest, EvaluatesFewerImagesThanItTrainsAtOnce) {
+  for (const char* images : {"1", "4", "15"}) {
+    const Json report = Train(1, kFewSteps + Words{"--evaluate", images});
+    ASSERT_EQ(run_.exit_status, 0) << run_.output;
+    EXPECT_EQ(report["evaluation"]["labels"], 64 * std::stoi(images));
+  }
+}
+
 TEST_F(TrainTest, RunsOneTaskAtATimeOnACpuAndSaysWhy) {
   const Json one = Train(1, kFewSteps);
   ASSERT_EQ(run_.exit_status, 0) << run_.output;
@@ -753,6 +771,19 @@ TEST_F(TrainTest, ExitsWithTheStatusOfTheContract) {
   Train(2, {"--batch", "8", "--shares", "4,3"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr("2 shares of 7 images"));
+  const std::vector<std::pair<Words, std::string>> refused = {
+      {{"--shares", "4"}, "1 shares of 4 images"},
+      {{"--seed", "-1"}, "a whole number from 0 to"},
+      {{"--seed", "18446744073709551616"}, "a whole number from 0 to"},
+      {{"--checkpoint", ""}, "--checkpoint: '' is given"},
+      {{"--checkpoint", folder_ / "net.csv"}, "is the file of --network"},
+      {{"--images", "8", "--data", "mnist:" + OneImage()},
+       "--images is of synthetic images"}};
+  for (const auto& [words, why] : refused) {
+    const test::Finished run = TrainAlone(Words{"--batch", "8"} + words);
+    EXPECT_EQ(run.status, 2) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(why));
+  }
   Train(2, {"--batch", "8", "--memory-budget", "1MiB,1MiB,1MiB"});
   EXPECT_EQ(run_.exit_status, 2);
   EXPECT_THAT(run_.output, HasSubstr("3 sizes for 2 ranks"));
