@@ -185,7 +185,7 @@ Status Session::CheckOffer(const JobPlan& plan) const {
   return CheckPlan(plan, request, config_->kernels, true);
 }
 
-Result<bool> Session::Refresh() {
+Result<bool> Session::Refresh(const Adoption& adopt) {
   std::optional<JobLink::Offer> offer;
   if (link_ != nullptr) offer = link_->TakeOffer();
   if (offer) {
@@ -205,10 +205,23 @@ Result<bool> Session::Refresh() {
     if (offer) link_->Answer(*offer, shared.error().message);
     return false;
   }
-  plan_ = *std::move(shared);
-  revision_ = revision;
-  source_ = PlanSource::kCoordinator;
-  reason_ = fmt::format("plan {}, revision {} of the job", plan_.id, revision_);
+  JobPlan old_plan = std::exchange(plan_, *std::move(shared));
+  const std::int64_t old_revision = std::exchange(revision_, revision);
+  const PlanSource old_source =
+      std::exchange(source_, PlanSource::kCoordinator);
+  std::string old_reason = std::exchange(
+      reason_,
+      fmt::format("plan {}, revision {} of the job", plan_.id, revision_));
+  const Result<Status> adopted = adopt ? adopt() : Status();
+  if (!adopted || !*adopted) {
+    plan_ = std::move(old_plan);
+    revision_ = old_revision;
+    source_ = old_source;
+    reason_ = std::move(old_reason);
+    UCUDNN_RETURN_IF_ERROR(adopted);
+    if (offer) link_->Answer(*offer, adopted->error().message);
+    return false;
+  }
   ForgetActiveComm();
   WarnOfSharedDevices();
   if (offer) link_->Answer(*offer, "");

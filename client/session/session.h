@@ -53,6 +53,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -195,7 +196,12 @@ class Session {
   // and reported as rejected. Does not call the coordinator: its offers have
   // already arrived or are seen next time. kDeadlineExceeded if not all ranks
   // call it within agree_within; kUnavailable after that.
-  Result<bool> Refresh();
+  //
+  // `adopt` may refuse the plan, which this session has then, for the program:
+  // collective, with the same outcome on all ranks. The inner error is why the
+  // session keeps the plan before; the outer one ends the job.
+  using Adoption = std::function<Result<Status>()>;
+  Result<bool> Refresh(const Adoption& adopt = nullptr);
 
   // Collective: multiplies this rank's gradients, means over its own images, by
   // weight() and sums them over all ranks, in place and on every rank: the

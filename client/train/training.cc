@@ -338,13 +338,16 @@ class Training {
   // Between two steps: what a revision of the plan changes.
   Status Refresh() {
     if (session_ == nullptr) return {};
-    UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh());
-    if (!changed) return {};
-    UCUDNN_RETURN_IF_ERROR(ShareParameters());
-    UCUDNN_ASSIGN_OR_RETURN(const Status adopted, Adopt());
-    if (adopted) return Apply();
-    Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
-    return {};
+    const auto adopt = [this]() -> Result<Status> {
+      UCUDNN_RETURN_IF_ERROR(ShareParameters());
+      UCUDNN_ASSIGN_OR_RETURN(Status adopted, Adopt());
+      if (!adopted) {
+        Say(fmt::format("the job keeps its plan: {}", adopted.error().message));
+      }
+      return adopted;
+    };
+    UCUDNN_ASSIGN_OR_RETURN(const bool changed, session_->Refresh(adopt));
+    return changed ? Apply() : Status();
   }
 
   Status PlanHere() {

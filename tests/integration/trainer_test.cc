@@ -174,6 +174,22 @@ class TrainerTest : public ::testing::Test {
   Process job_;
 };
 
+TEST_F(TrainerTest, TellsTheCoordinatorWhichPlanItCannotTake) {
+  Start({"--steps", "1000000", "--memory-budget", "8MiB"});
+  ASSERT_THAT(Adopted(1), ElementsAre(8, 8));
+  Replan({"--batch", "12"});
+  const auto rejected = [&] {
+    const json job = Job();
+    return job["revisions"].size() == 2
+               ? job["revisions"][1]["rejected"].get<std::string>()
+               : std::string();
+  };
+  ASSERT_TRUE(WaitUntil([&] { return !rejected().empty(); })) << Story();
+  EXPECT_THAT(rejected(), ::testing::HasSubstr("this job keeps 16"));
+  EXPECT_EQ(Job()["revision"], 1);
+  EXPECT_EQ(Job()["request"]["batch"], 16);
+}
+
 TEST_F(TrainerTest, AdoptsPlansBetweenStepsWithoutAChangeOfWhatItLearns) {
   Start({"--steps", "1000000", "--memory-budget", "8MiB"});
   ASSERT_THAT(Adopted(1), ElementsAre(8, 8));
