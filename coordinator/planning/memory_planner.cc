@@ -192,9 +192,7 @@ std::vector<std::string> ReasonsOf(const Sharing& sharing,
     reasons.emplace_back(
         "no shares that fit into memory as a whole add up to the batch");
   }
-  // Of networks known by their convolutions alone that goes without saying.
-  if (!sharing.estimated.empty() &&
-      (tasks.measured() || !tasks.unknown.empty())) {
+  if (!sharing.estimated.empty()) {
     reasons.push_back(fmt::format(
         "tasks other than convolutions take what the device model of {} "
         "estimates{}",
