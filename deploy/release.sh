@@ -118,7 +118,7 @@ make_build() {
     build/site-tools/bin/pip install -q "$(grep ^mkdocs-material tests/python/requirements.txt)"
     build/site-tools/bin/python tests/docs/check_site.py . build/site
     mkdir build/release-files
-    cp build/packages/*.deb build/release/wheel/*.whl build/release-files
+    cp build/packages/*.deb build/wheel/*.whl build/release-files
     tar -C build -czf "build/release-files/ucudnn-docs-$1.tar.gz" site
     git archive --prefix "ucudnn-$1/" -o "build/release-files/ucudnn-$1.tar.gz" HEAD
     python3 deploy/spdx.py "$1" build/package build/release-files' - "$version"
