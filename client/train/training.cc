@@ -67,8 +67,8 @@ class Training {
 
   Result<Report> Run() {
     UCUDNN_RETURN_IF_ERROR(Prepare());
-    UCUDNN_RETURN_IF_ERROR(Plan());
     UCUDNN_RETURN_IF_ERROR(Resume());
+    UCUDNN_RETURN_IF_ERROR(Plan());
     UCUDNN_RETURN_IF_ERROR(Apply());
     UCUDNN_RETURN_IF_ERROR(TakeSteps());
     UCUDNN_RETURN_IF_ERROR(CompareParameters());

@@ -529,6 +529,7 @@ TEST_F(TrainNormalisedTest, ResumesWithTheSameStatisticsOnly) {
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err,
               HasSubstr("batch statistics and the split must be the same"));
+  EXPECT_THAT(other.err, Not(HasSubstr("measuring")));
   const test::Finished done =
       TrainAlone(common + Words{"--steps", "2", "--resume"});
   EXPECT_EQ(done.status, 0);
