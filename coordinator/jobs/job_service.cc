@@ -138,7 +138,26 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
   return fmt::format("{}", fmt::join(changes, ", "));
 }
 
+const JobRevisionRecord& BaseOf(const JobDetails& details, BuildOn base) {
+  const JobRevisionRecord& last = details.revisions.back();
+  if (base == BuildOn::kProposedToo && last.offered == Offered::kProposed) {
+    return last;
+  }
+  const JobRevisionRecord& asked = NewestToAdopt(details);
+  return asked.rejected.empty()
+             ? asked
+             : *std::ranges::find(details.revisions, details.job.revision,
+                                  &JobRevisionRecord::revision);
+}
+
 }  // namespace
+
+const JobRevisionRecord& NewestToAdopt(const JobDetails& details) {
+  return *std::find_if(details.revisions.rbegin(), details.revisions.rend(),
+                       [](const JobRevisionRecord& revision) {
+                         return revision.offered == Offered::kToAdopt;
+                       });
+}
 
 std::string RanksText(const std::set<std::int64_t>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
@@ -291,16 +310,15 @@ Result<v1::FinishJobResponse> JobService::FinishJob(
 }
 
 Result<JobRequest> JobService::Replanned(const std::string& job,
-                                         const PlanChange& change,
+                                         const PlanChange& change, BuildOn base,
                                          std::string* text) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details, store_.jobs.GetJob(job));
   if (details.job.state == JobState::kFinished) {
     return Fail(Code::kFailedPrecondition, "job '{}' is finished", job);
   }
-  // Whatever is not changed stays as in the current plan.
   JobRequest wanted;
-  if (details.job.plan) {
-    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, plans_.OutlineOf(*details.job.plan));
+  if (const auto before = BaseOf(details, base).plan) {
+    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, plans_.OutlineOf(*before));
     wanted = std::move(plan.request);
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest first,
@@ -327,7 +345,7 @@ Result<JobRevisionRecord> JobService::Replan(const std::string& job,
                                              const PlanChange& change) {
   std::string reason;
   UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
-                          Replanned(job, change, &reason));
+                          Replanned(job, change, BuildOn::kAskedFor, &reason));
   if (reason.empty()) reason = "the same request over the current measurements";
   UCUDNN_ASSIGN_OR_RETURN(const MadePlan plan,
                           plans_.PlanFor(wanted, IfCutOff::kSearchAgain));
@@ -356,7 +374,8 @@ Result<v1::MeasureProgress> JobService::Measure(
     const v1::ReplanJobRequest& replan = request.replan();
     UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(replan));
     std::string text;
-    UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(replan.job_id(), change, &text));
+    UCUDNN_ASSIGN_OR_RETURN(
+        wanted, Replanned(replan.job_id(), change, BuildOn::kAskedFor, &text));
   } else {
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(request.plan()));
   }
