@@ -121,7 +121,7 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
     request->memory->budgets = change.budgets;
     std::vector<std::string> sizes;
     for (const Bytes budget : change.budgets) {
-      sizes.push_back(FormatBytes(budget));
+      sizes.push_back(budget == Bytes(0) ? "all" : FormatBytes(budget));
     }
     changes.push_back(fmt::format("{} of memory", fmt::join(sizes, ", ")));
   }
@@ -136,6 +136,34 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
     changes.push_back(fmt::format("with {} again", RanksText(change.include)));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+// kInvalidArgument unless the ranks that get a part again are among the first
+// `ranks`, were `excluded` and are not excluded by the same change.
+Status CheckIncluded(const PlanChange& change, std::int64_t ranks,
+                     const std::set<std::int64_t>& excluded) {
+  for (const std::int64_t rank : change.include) {
+    if (rank < 0 || rank >= ranks) {
+      return Fail(Code::kInvalidArgument,
+                  "include_ranks has {}; ranks 0 to {} are accepted", rank,
+                  ranks - 1);
+    }
+    if (change.exclude.contains(rank)) {
+      return Fail(Code::kInvalidArgument,
+                  "exclude_ranks and include_ranks both have {}; one of both "
+                  "is accepted",
+                  rank);
+    }
+    if (excluded.contains(rank)) continue;
+    return Fail(
+        Code::kInvalidArgument,
+        "include_ranks has {}, which was not excluded; {}", rank,
+        excluded.empty()
+            ? "no rank was"
+            : RanksText(excluded) +
+                  (excluded.size() == 1 ? " is accepted" : " are accepted"));
+  }
+  return {};
 }
 
 const JobRevisionRecord& BaseOf(const JobDetails& details, BuildOn base) {
@@ -324,6 +352,17 @@ Result<JobRequest> JobService::Replanned(const std::string& job,
     UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest first,
                             RequestOf(details.job));
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(first));
+  }
+  if (!change.include.empty()) {
+    // Of any revision, so that a request may be repeated.
+    std::set<std::int64_t> excluded(wanted.exclude_ranks.begin(),
+                                    wanted.exclude_ranks.end());
+    for (const JobRevisionRecord& revision : details.revisions) {
+      UCUDNN_ASSIGN_OR_RETURN(const auto by_it, ExcludedBy(revision));
+      excluded.insert(by_it.begin(), by_it.end());
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        CheckIncluded(change, std::ssize(details.ranks), excluded));
   }
   if (!change.budgets.empty() && !wanted.memory) {
     return Fail(Code::kInvalidArgument,

@@ -260,20 +260,27 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   return request;
 }
 
+// "6.00 GiB of memory", "1.00 GiB to 6.00 GiB of memory", "all memory" or,
+// where ranks have unlike ones, "6.00 GiB of memory or all".
+std::string BudgetsText(std::set<std::int64_t> budgets) {
+  const bool all = budgets.erase(0) > 0;  // what the device has
+  if (budgets.empty()) return "all memory";
+  const std::int64_t least = *budgets.begin();
+  const std::int64_t most = *budgets.rbegin();
+  return fmt::format("{}{} of memory{}",
+                     least == most ? "" : HumanBytes(Bytes(least)) + " to ",
+                     HumanBytes(Bytes(most)), all ? " or all" : "");
+}
+
 std::string LimitText(const v1::PlanRequest& request) {
   if (!request.step().empty() && !request.has_memory()) return "whole steps";
   if (request.has_memory()) {
     const v1::MemoryPlanRequest& memory = request.memory();
-    if (memory.rank_budget_bytes_size() > 0) {
-      const auto [least, most] =
-          std::ranges::minmax(memory.rank_budget_bytes());
-      return fmt::format("{} to {} of memory",
-                         least == 0 ? "0" : HumanBytes(Bytes(least)),
-                         HumanBytes(Bytes(most)));
-    }
-    const Bytes budget(memory.budget_bytes());
-    return budget == Bytes(0) ? "all memory"
-                              : fmt::format("{} of memory", HumanBytes(budget));
+    return BudgetsText(
+        memory.rank_budget_bytes_size() > 0
+            ? std::set<std::int64_t>(memory.rank_budget_bytes().begin(),
+                                     memory.rank_budget_bytes().end())
+            : std::set{memory.budget_bytes()});
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0

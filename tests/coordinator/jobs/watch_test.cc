@@ -141,6 +141,26 @@ class WatchTest : public ::testing::Test {
     return coordinator_.jobs.ReplanJob(accept);
   }
 
+  // With memory plans within 12 MiB, whose search is cut off. Returns the
+  // coordinator's options.
+  CoordinatorOptions BeginWithMemory() {
+    UCUDNN_CHECK(coordinator_.networks.PutNetwork(test::PutTiny(test::kChain))
+                     .has_value());
+    request_.set_batch(128);
+    request_.set_batch_policy("powerOfTwo");
+    request_.mutable_memory()->set_budget_bytes((12_MiB).count());
+    constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
+    v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
+    *profile.mutable_device_model()->mutable_model() =
+        ToProto(DeviceModelPreset("K40").value());
+    UCUDNN_CHECK(coordinator_.measuring.PutProfile(profile).has_value());
+    CoordinatorOptions options;
+    options.memory_plan_time = std::chrono::milliseconds(0);
+    coordinator_.context.Reconfigure(options);
+    Begin();
+    return options;
+  }
+
   FakeClock clock_{1'000'000};
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
   Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
@@ -170,19 +190,7 @@ TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
 }
 
 TEST_F(WatchTest, DoesNotSearchAgainForAPlanThatWasCutOff) {
-  ASSERT_TRUE(coordinator_.networks.PutNetwork(test::PutTiny(test::kChain)));
-  request_.set_batch(128);
-  request_.set_batch_policy("powerOfTwo");
-  request_.mutable_memory()->set_budget_bytes((12_MiB).count());
-  constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
-  v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
-  *profile.mutable_device_model()->mutable_model() =
-      ToProto(DeviceModelPreset("K40").value());
-  ASSERT_TRUE(coordinator_.measuring.PutProfile(profile));
-  CoordinatorOptions options;
-  options.memory_plan_time = std::chrono::milliseconds(0);
-  coordinator_.context.Reconfigure(options);
-  Begin();
+  CoordinatorOptions options = BeginWithMemory();
   ASSERT_TRUE(coordinator_.plans.ListPlans({})->plans(0).cut_off());
   options.memory_plan_time = std::chrono::minutes(10);
   coordinator_.context.Reconfigure(options);
@@ -576,6 +584,44 @@ TEST_F(WatchTest, LeavesOutSilentRanksAsOthersReportAgain) {
   ASSERT_EQ(Job().proposed_revision(), 4);
   EXPECT_EQ(Job().revisions(3).reason(), "rank 1 reports again");
   EXPECT_THAT(RequestOf(Job().revisions(3)).exclude_ranks(), ElementsAre(2));
+}
+
+TEST_F(WatchTest, GivesAPartAgainOnlyToRanksThatWereExcluded) {
+  Begin();
+  const auto refused = [&](const std::vector<int>& exclude,
+                           const std::vector<int>& include) {
+    v1::ReplanJobRequest replan;
+    replan.set_job_id("job");
+    for (const int rank : exclude) replan.add_exclude_ranks(rank);
+    for (const int rank : include) replan.add_include_ranks(rank);
+    const auto revision = coordinator_.jobs.ReplanJob(replan);
+    if (revision) return std::string("accepted");
+    EXPECT_EQ(revision.error().code, Code::kInvalidArgument);
+    return revision.error().message;
+  };
+  EXPECT_EQ(refused({}, {1, 7}),
+            "include_ranks has 1, which was not excluded; no rank was");
+  EXPECT_EQ(refused({}, {7}), "include_ranks has 7; ranks 0 to 1 are accepted");
+  EXPECT_EQ(refused({0}, {0}),
+            "exclude_ranks and include_ranks both have 0; one of both is "
+            "accepted");
+  ASSERT_EQ(Exclude(1).revision(), 2);
+  EXPECT_EQ(refused({}, {0}),
+            "include_ranks has 0, which was not excluded; rank 1 is accepted");
+  EXPECT_EQ(refused({}, {-1}),
+            "include_ranks has -1; ranks 0 to 1 are accepted");
+  EXPECT_EQ(Job().revisions_size(), 2);
+  // The request may be repeated.
+  EXPECT_EQ(refused({}, {1}), "accepted");
+  EXPECT_EQ(refused({}, {1}), "accepted");
+  EXPECT_EQ(Job().revisions_size(), 3);
+}
+
+TEST_F(WatchTest, SaysThatABudgetIsAllThatTheDeviceHas) {
+  BeginWithMemory();
+  v1::ReplanJobRequest replan;
+  replan.add_memory_budget_bytes(0);
+  EXPECT_EQ(Replan(replan).reason(), "all of memory");
 }
 
 }  // namespace
