@@ -162,7 +162,7 @@ Result<std::string> Render(const List& list, const ListOptions& options,
   if (options.output == "yaml") return YamlText(entries);
   if (options.output == "name") {
     for (const Json& entry : entries) {
-      text += PlainText(Member(entry, list.id)) + "\n";
+      text += OneLine(PlainText(Member(entry, list.id))) + "\n";
     }
     return text;
   }
@@ -171,7 +171,7 @@ Result<std::string> Render(const List& list, const ListOptions& options,
         const auto steps,
         ParseJsonPath(options.output.substr(sizeof(kPathPrefix) - 1)));
     for (const Json& value : Select(entries, steps)) {
-      text += PlainText(value) + "\n";
+      text += OneLine(PlainText(value)) + "\n";
     }
     return text;
   }

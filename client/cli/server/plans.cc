@@ -401,7 +401,8 @@ std::string SizeText(bool known, std::int64_t bytes) {
 }  // namespace
 
 std::string PlannedText(const v1::PlanRequest& request) {
-  return request.step().empty() ? request.network() : "step " + request.step();
+  return OneLine(request.step().empty() ? request.network()
+                                        : "step " + request.step());
 }
 
 std::string PlanText(const v1::Plan& plan) {
@@ -410,7 +411,7 @@ std::string PlanText(const v1::Plan& plan) {
       fmt::format("plan {}: {} at batch {}, {}{}\n\n", plan.id(),
                   PlannedText(plan.request()), plan.request().batch(),
                   LimitText(plan.request()),
-                  of_step ? "" : ", " + plan.request().batch_policy());
+                  of_step ? "" : ", " + OneLine(plan.request().batch_policy()));
   const bool memory = plan.request().has_memory() || of_step;
   Table ranks(memory ? std::vector<std::string>{"RANK", "DEVICE KIND", "BUDGET",
                                                 "PEAK", "BATCH", "WEIGHT",
@@ -446,15 +447,15 @@ std::string PlanText(const v1::Plan& plan) {
       continue;
     }
     const Result<WorkspacePlan> read = FromProto(workspace);
-    kernels +=
-        fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
-    kernels += read ? PlanTable(*read) : read.error().message + "\n";
+    kernels += fmt::format("\nbatch {} on {}\n", rank.batch(),
+                           OneLine(rank.device_kind()));
+    kernels += read ? PlanTable(*read) : OneLine(read.error().message) + "\n";
   }
   for (const v1::DeviceMemoryPlan& of_kind : plan.memory_plans()) {
     const auto json =
         nlohmann::ordered_json::parse(of_kind.plan_json(), nullptr, false);
     kernels += fmt::format("\nbatch {} on {} with {}\n", of_kind.batch(),
-                           of_kind.device_kind(),
+                           OneLine(of_kind.device_kind()),
                            HumanBytes(Bytes(of_kind.budget_bytes())));
     kernels += json.is_object() ? MemorySummary(json)
                                 : "its memory plan cannot be read\n";
