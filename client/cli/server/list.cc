@@ -185,10 +185,6 @@ Status Show(const Server& server, const List& list,
   std::optional<std::string> last;
   while (true) {
     Result<Json> entries = list.fetch(*connection, options.page);
-    // Ctrl-C is how a watch ends.
-    if (!entries && options.watch && entries.error().code == Code::kCancelled) {
-      return {};
-    }
     if (!entries) return tl::unexpected<Error>(std::move(entries).error());
     UCUDNN_ASSIGN_OR_RETURN(std::string text,
                             Render(list, options, *std::move(entries)));
@@ -206,7 +202,9 @@ Status Show(const Server& server, const List& list,
       return {};
     }
     Pause(connection->stop(), kWatchInterval);
-    if (connection->stop().stop_requested()) return {};
+    if (connection->stop().stop_requested()) {
+      return Fail(Code::kCancelled, "stopped watching");
+    }
   }
 }
 

@@ -192,7 +192,7 @@ TEST_F(ListCliTest, WatchesUntilCtrlC) {
   EXPECT_TRUE(
       test::WaitUntil([&] { return test::FileText(log) == "idle\n\nbusy\n"; }));
   watch.Signal(SIGINT);
-  EXPECT_EQ(watch.Wait(), 0) << test::FileText(log);
+  EXPECT_EQ(watch.Wait(), 128 + SIGINT) << test::FileText(log);
 }
 
 TEST_F(ListCliTest, SaysThatNothingIsListed) {
