@@ -171,5 +171,18 @@ TEST_F(JobsCliTest, ShowTextsOfOthersWithoutControlCharacters) {
   EXPECT_THAT(err, AllOf(Not(HasSubstr("\x1B")), Not(HasSubstr("\nline2"))));
 }
 
+TEST_F(JobsCliTest, AreCompletedByPlainNames) {
+  coordinator_.list_jobs = [](const v1::ListRequest&) {
+    v1::ListJobsResponse page;
+    page.add_jobs()->set_id("12345678-job");
+    page.add_jobs()->set_id("1234\x1B[2J\nforged");
+    return Result<v1::ListJobsResponse>(page);
+  };
+  const test::Finished words =
+      test::Run({test::ProgramPath("ucudnn"), "complete-words", "--coordinator",
+                 coordinator_.address(), "show", "job", "1234"});
+  EXPECT_EQ(words.out, "12345678-job\n") << words.err;
+}
+
 }  // namespace
 }  // namespace ucudnn
