@@ -90,7 +90,7 @@ int Main(int argc, char** argv) {
     const bool refused = status.error().code == Code::kPermissionDenied;
     std::fprintf(stderr, "%s: %s\n",
                  refused ? CalledCommand(app).c_str() : "ucudnn",
-                 status.error().message.c_str());
+                 OneLine(status.error().message).c_str());
   }
   return ExitStatus(status);
 }

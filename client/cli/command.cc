@@ -22,6 +22,28 @@
 namespace ucudnn::ctl {
 namespace {
 
+// OneLine, but for line breaks if they are `kept`.
+std::string WithoutControls(std::string_view text, bool kept) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(1, Utf8Length(text));
+    const std::string_view character = text.substr(0, length);
+    text.remove_prefix(length);
+    if (character == "\n") {
+      shown += kept ? "\n" : "\\n";
+    } else if (character == "\t") {
+      shown += "\\t";
+    } else if (IsPlainText(character)) {
+      shown += character;
+    } else {
+      for (const char c : character) {
+        shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      }
+    }
+  }
+  return shown;
+}
+
 // The number of UTF-8 characters, which is the width of a cell.
 std::size_t Width(const std::string& cell) {
   return static_cast<std::size_t>(
@@ -117,6 +139,10 @@ void Narrow(std::size_t most, std::vector<std::size_t>* widths) {
 
 }  // namespace
 
+std::string OneLine(std::string_view text) {
+  return WithoutControls(text, false);
+}
+
 std::size_t TerminalWidth() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
@@ -194,12 +220,11 @@ CLI::Option* AcceptNames(CLI::Option* option,
   return option->transform(CLI::IsMember(names, CLI::ignore_case));
 }
 
-Table::Table(std::vector<std::string> header) {
-  rows_.push_back(std::move(header));
-}
+Table::Table(std::vector<std::string> header) { AddRow(std::move(header)); }
 
 void Table::AddRow(std::vector<std::string> row) {
-  UCUDNN_CHECK(row.size() == rows_[0].size());
+  UCUDNN_CHECK(rows_.empty() || row.size() == rows_[0].size());
+  for (std::string& cell : row) cell = OneLine(cell);
   rows_.push_back(std::move(row));
 }
 
@@ -242,7 +267,7 @@ Status WriteText(const std::string& path, const std::string& text) {
 std::string Lines(const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes) {
-    if (!note.empty()) text += note + "\n";
+    if (!note.empty()) text += OneLine(note) + "\n";
   }
   return text;
 }
@@ -264,7 +289,7 @@ Status Print(OutputFormat format, const nlohmann::ordered_json& value,
   std::string text;
   switch (format) {
     case OutputFormat::kTable:
-      text = table();
+      text = WithoutControls(table(), true);
       break;
     case OutputFormat::kJson:
       text = JsonText(value);

@@ -79,6 +79,10 @@ std::vector<std::string> NamesOf(const Values& values) {
 CLI::Option* AcceptNames(CLI::Option* option,
                          const std::vector<std::string>& names);
 
+// The text for a terminal, which control characters would control: those, and
+// bytes that are not UTF-8, become \n, \t or \xNN.
+std::string OneLine(std::string_view text);
+
 // The width of the terminal that standard output is; 0 if it is none.
 std::size_t TerminalWidth();
 
@@ -90,8 +94,9 @@ struct TableStyle {
   std::size_t width = TerminalWidth();
 };
 
-// A table for people. Each column is as wide as its widest cell; numbers (cells
-// of up to two words that start with a digit, '+' or '-') are right-aligned.
+// A table for people, whose cells are shown by OneLine. Each column is as wide
+// as its widest cell; numbers (cells of up to two words that start with a
+// digit, '+' or '-') are right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
@@ -107,15 +112,16 @@ class Table {
 // if writing to standard output fails.
 Status WriteText(const std::string& path, const std::string& text);
 
-// The notes that are not empty, a line each.
+// The notes that are not empty, a line each, by OneLine.
 std::string Lines(const std::vector<std::string>& notes);
 
 // Each ends with a line break.
 std::string JsonText(const nlohmann::ordered_json& value);
 std::string YamlText(const nlohmann::ordered_json& value);
 
-// Writes to standard output in `format`: `value` as JSON or YAML, or `table`.
-// kDataLoss if that fails.
+// Writes to standard output in `format`: `value` as JSON or YAML, or `table`,
+// in which no control characters but line breaks remain: what others wrote gets
+// into it by OneLine. kDataLoss if that fails.
 Status Print(OutputFormat format, const nlohmann::ordered_json& value,
              const std::function<std::string()>& table);
 

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "client/cli/command.h"
+
 namespace ucudnn::ctl {
 
 Progress::Progress(std::string what, bool terminal)
@@ -51,7 +53,7 @@ void Progress::Show(std::int64_t done, std::int64_t total,
 
 void Progress::Say(const std::string& line) {
   End();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", OneLine(line).c_str());
 }
 
 void Progress::End() {

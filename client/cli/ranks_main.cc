@@ -37,7 +37,7 @@ int RunOnRanks(CLI::App& app, int argc, char** argv,
   const bool apart = status.error().code == Code::kDeadlineExceeded;
   if (rank == 0 || apart) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
-                 status.error().message.c_str());
+                 OneLine(status.error().message).c_str());
   }
   if (apart) MPI_Abort(MPI_COMM_WORLD, code);
   // A signal may have come to one rank alone.

@@ -121,7 +121,7 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
     request->memory->budgets = change.budgets;
     std::vector<std::string> sizes;
     for (const Bytes budget : change.budgets) {
-      sizes.push_back(FormatBytes(budget));
+      sizes.push_back(budget == Bytes(0) ? "all" : FormatBytes(budget));
     }
     changes.push_back(fmt::format("{} of memory", fmt::join(sizes, ", ")));
   }
@@ -138,7 +138,54 @@ std::string Apply(const PlanChange& change, JobRequest* request) {
   return fmt::format("{}", fmt::join(changes, ", "));
 }
 
+// kInvalidArgument unless the ranks that get a part again are among the first
+// `ranks`, were `excluded` and are not excluded by the same change.
+Status CheckIncluded(const PlanChange& change, std::int64_t ranks,
+                     const std::set<std::int64_t>& excluded) {
+  for (const std::int64_t rank : change.include) {
+    if (rank < 0 || rank >= ranks) {
+      return Fail(Code::kInvalidArgument,
+                  "include_ranks has {}; ranks 0 to {} are accepted", rank,
+                  ranks - 1);
+    }
+    if (change.exclude.contains(rank)) {
+      return Fail(Code::kInvalidArgument,
+                  "exclude_ranks and include_ranks both have {}; one of both "
+                  "is accepted",
+                  rank);
+    }
+    if (excluded.contains(rank)) continue;
+    return Fail(
+        Code::kInvalidArgument,
+        "include_ranks has {}, which was not excluded; {}", rank,
+        excluded.empty()
+            ? "no rank was"
+            : RanksText(excluded) +
+                  (excluded.size() == 1 ? " is accepted" : " are accepted"));
+  }
+  return {};
+}
+
+const JobRevisionRecord& BaseOf(const JobDetails& details, BuildOn base) {
+  const JobRevisionRecord& last = details.revisions.back();
+  if (base == BuildOn::kProposedToo && last.offered == Offered::kProposed) {
+    return last;
+  }
+  const JobRevisionRecord& asked = NewestToAdopt(details);
+  return asked.rejected.empty()
+             ? asked
+             : *std::ranges::find(details.revisions, details.job.revision,
+                                  &JobRevisionRecord::revision);
+}
+
 }  // namespace
+
+const JobRevisionRecord& NewestToAdopt(const JobDetails& details) {
+  return *std::find_if(details.revisions.rbegin(), details.revisions.rend(),
+                       [](const JobRevisionRecord& revision) {
+                         return revision.offered == Offered::kToAdopt;
+                       });
+}
 
 std::string RanksText(const std::set<std::int64_t>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
@@ -291,21 +338,31 @@ Result<v1::FinishJobResponse> JobService::FinishJob(
 }
 
 Result<JobRequest> JobService::Replanned(const std::string& job,
-                                         const PlanChange& change,
+                                         const PlanChange& change, BuildOn base,
                                          std::string* text) {
   UCUDNN_ASSIGN_OR_RETURN(const JobDetails details, store_.jobs.GetJob(job));
   if (details.job.state == JobState::kFinished) {
     return Fail(Code::kFailedPrecondition, "job '{}' is finished", job);
   }
-  // Whatever is not changed stays as in the current plan.
   JobRequest wanted;
-  if (details.job.plan) {
-    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, plans_.OutlineOf(*details.job.plan));
+  if (const auto before = BaseOf(details, base).plan) {
+    UCUDNN_ASSIGN_OR_RETURN(JobPlan plan, plans_.OutlineOf(*before));
     wanted = std::move(plan.request);
   } else {
     UCUDNN_ASSIGN_OR_RETURN(const v1::PlanRequest first,
                             RequestOf(details.job));
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(first));
+  }
+  if (!change.include.empty()) {
+    // Of any revision, so that a request may be repeated.
+    std::set<std::int64_t> excluded(wanted.exclude_ranks.begin(),
+                                    wanted.exclude_ranks.end());
+    for (const JobRevisionRecord& revision : details.revisions) {
+      UCUDNN_ASSIGN_OR_RETURN(const auto by_it, ExcludedBy(revision));
+      excluded.insert(by_it.begin(), by_it.end());
+    }
+    UCUDNN_RETURN_IF_ERROR(
+        CheckIncluded(change, std::ssize(details.ranks), excluded));
   }
   if (!change.budgets.empty() && !wanted.memory) {
     return Fail(Code::kInvalidArgument,
@@ -327,7 +384,7 @@ Result<JobRevisionRecord> JobService::Replan(const std::string& job,
                                              const PlanChange& change) {
   std::string reason;
   UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
-                          Replanned(job, change, &reason));
+                          Replanned(job, change, BuildOn::kAskedFor, &reason));
   if (reason.empty()) reason = "the same request over the current measurements";
   UCUDNN_ASSIGN_OR_RETURN(const MadePlan plan,
                           plans_.PlanFor(wanted, IfCutOff::kSearchAgain));
@@ -356,7 +413,8 @@ Result<v1::MeasureProgress> JobService::Measure(
     const v1::ReplanJobRequest& replan = request.replan();
     UCUDNN_ASSIGN_OR_RETURN(const PlanChange change, ChangeOf(replan));
     std::string text;
-    UCUDNN_ASSIGN_OR_RETURN(wanted, Replanned(replan.job_id(), change, &text));
+    UCUDNN_ASSIGN_OR_RETURN(
+        wanted, Replanned(replan.job_id(), change, BuildOn::kAskedFor, &text));
   } else {
     UCUDNN_ASSIGN_OR_RETURN(wanted, FromProto(request.plan()));
   }

@@ -29,6 +29,17 @@ namespace ucudnn {
 // "rank 1", "ranks 1, 2"
 std::string RanksText(const std::set<std::int64_t>& ranks);
 
+// The newest revision that the ranks are asked to adopt.
+const JobRevisionRecord& NewestToAdopt(const JobDetails& details);
+
+// What a job's next plan keeps that it does not change. What awaits acceptance
+// is nobody's wish yet, but another proposal takes its place.
+enum class BuildOn {
+  kAskedFor,     // the newest revision that the ranks are asked to adopt, or,
+                 // once they rejected it, the one that they have
+  kProposedToo,  // the revision that awaits acceptance, if any, or else that
+};
+
 // Where ranks of some nodes may run.
 struct NodePlaces {
   std::set<std::string> hosts;
@@ -92,7 +103,7 @@ class JobService {
   // The request for the job's next plan, and in `text` what it changes, for
   // people; empty if nothing.
   Result<JobRequest> Replanned(const std::string& job, const PlanChange& change,
-                               std::string* text);
+                               BuildOn base, std::string* text);
   // Adds the revision with that plan, for the job's ranks to adopt.
   Result<JobRevisionRecord> Replan(const std::string& job,
                                    const PlanChange& change);
@@ -118,7 +129,7 @@ class JobService {
 
   // The ranks that the revision's plan gives no part of the batch.
   Result<std::set<std::int64_t>> ExcludedBy(const JobRevisionRecord& revision);
-  // Proposes the plan that Replan would make. Returns no revision if the job
+  // Proposes a plan with the change. Returns no revision if the job
   // has that plan already, or a newer revision than `seen`.
   Result<std::optional<JobRevisionRecord>> Propose(
       const std::string& job, const PlanChange& change,

@@ -68,14 +68,6 @@ std::set<std::int64_t> Both(const std::set<std::int64_t>& a,
   return both;
 }
 
-// The newest revision that the ranks are asked to adopt.
-const JobRevisionRecord& NewestToAdopt(const JobDetails& details) {
-  return *std::find_if(details.revisions.rbegin(), details.revisions.rend(),
-                       [](const JobRevisionRecord& revision) {
-                         return revision.offered == Offered::kToAdopt;
-                       });
-}
-
 // What the job's ranks measured over what its plan predicts.
 void AppendRatios(const v1::Job& job, std::vector<double>* ratios) {
   for (const v1::JobRank& rank : job.ranks()) {
@@ -221,7 +213,7 @@ Result<std::optional<JobRevisionRecord>> JobService::Propose(
     std::optional<std::int64_t> seen) {
   std::string text;
   UCUDNN_ASSIGN_OR_RETURN(const JobRequest wanted,
-                          Replanned(job, change, &text));
+                          Replanned(job, change, BuildOn::kProposedToo, &text));
   // Looking at the job every few seconds is no reason to search again.
   UCUDNN_ASSIGN_OR_RETURN(const MadePlan plan,
                           plans_.PlanFor(wanted, IfCutOff::kTakeIt));

@@ -144,11 +144,12 @@ struct HoldOptions {
 
 // What becomes of a job with ranks on a node that is drained or resumed.
 std::string TextOf(const v1::DrainedJob& job, bool resumed) {
-  std::string text = fmt::format("job {}, ranks {}: ", job.job_id(),
+  std::string text = fmt::format("job {}, ranks {}: ", OneLine(job.job_id()),
                                  fmt::join(job.ranks(), ", "));
   if (!job.error().empty()) {
     return text + fmt::format("no plan {} them yet: {}\n",
-                              resumed ? "with" : "without", job.error());
+                              resumed ? "with" : "without",
+                              OneLine(job.error()));
   }
   if (!resumed) {
     return text + fmt::format("revision {} leaves them out\n", job.revision());
@@ -158,7 +159,7 @@ std::string TextOf(const v1::DrainedJob& job, bool resumed) {
   return text + fmt::format(
                     "revision {} gives them a part of the batch again; "
                     "`ucudnn replan {} --accept` has it adopted\n",
-                    job.revision(), job.job_id());
+                    job.revision(), OneLine(job.job_id()));
 }
 
 // "cordon", "drain" or "resume".
@@ -180,8 +181,9 @@ Status Hold(const Server& server, const std::string& what,
       const v1::HoldAgentResponse answer,
       connection->Call(&Stub::HoldAgent, request, RetryPolicy::LongWork()));
   return Print(options.output, ToJson(answer), [&] {
-    std::string text = fmt::format("node {} is {}\n", answer.agent().id(),
-                                   answer.agent().state());
+    std::string text =
+        fmt::format("node {} is {}\n", OneLine(answer.agent().id()),
+                    answer.agent().state());
     for (const v1::DrainedJob& job : answer.jobs()) {
       text += TextOf(job, what == "resume");
     }

@@ -10,6 +10,7 @@
 
 #include "base/conv_problem.h"
 #include "base/plan/plan.h"
+#include "base/text.h"
 #include "client/cli/server/names.h"
 #include "client/cli/server/pages.h"
 #include "client/cli/server/server.h"
@@ -109,7 +110,10 @@ Words Ask(std::string_view what, const std::string& coordinators,
   auto connection =
       Connection::Open(*std::move(list), {.credentials = credentials});
   if (!connection || !(*connection)->Reach(Milliseconds(1000))) return {};
-  return NamesAt(what, **connection);
+  Words names = NamesAt(what, **connection);
+  // A word is a line.
+  std::erase_if(names, [](const auto& name) { return !IsPlainText(name); });
+  return names;
 }
 
 }  // namespace

@@ -190,7 +190,7 @@ std::string ScatterText(const std::vector<ExplainedKernel>& kernels) {
     text += fmt::format(
         "{} {} stays undivided: {} would take {} by the medians, but the "
         "repeats scatter by more than it gains\n",
-        kernel.layer, Name(kernel.op), kernel.scattered->division,
+        OneLine(kernel.layer), Name(kernel.op), kernel.scattered->division,
         HumanTime(kernel.scattered->time));
   }
   if (text.empty()) return text;
@@ -207,11 +207,12 @@ std::string InexactText(const std::vector<ExplainedKernel>& kernels) {
     if (!kernel.inexact) continue;
     std::vector<std::string> names;
     for (const auto& [algorithm, error] : kernel.inexact->errors) {
-      names.push_back(fmt::format("{} (error {:.1e})", algorithm.name, error));
+      names.push_back(
+          fmt::format("{} (error {:.1e})", OneLine(algorithm.name), error));
     }
     const auto& with = kernel.inexact->with;
     text += fmt::format(
-        "{} {} does without {}: {}\n", kernel.layer, Name(kernel.op),
+        "{} {} does without {}: {}\n", OneLine(kernel.layer), Name(kernel.op),
         fmt::join(names, ", "),
         with ? fmt::format("with that {} instead of {} ({}) by {}",
                            HumanTime(with->time), HumanTime(kernel.time),
@@ -250,7 +251,7 @@ std::string ExplanationText(const Explanation& explanation) {
   std::string text;
   for (const ExplainedRank& rank : explanation.ranks) {
     text += fmt::format("{}{} images on {}, {} {}\n", text.empty() ? "" : "\n",
-                        rank.batch.count(), rank.kind,
+                        rank.batch.count(), OneLine(rank.kind),
                         HumanBytes(explanation.limit),
                         explanation.concurrent ? "divided among kernels"
                                                : "for each kernel") +
@@ -269,7 +270,7 @@ std::string ExplanationText(const Explanation& explanation) {
     for (const BatchSize share : one.shares) shares.push_back(share.count());
     text += fmt::format(
         "one more {}: {} {} instead of {} ({}), with shares of {} images\n",
-        one.kind, kPredicted, HumanTime(one.time),
+        OneLine(one.kind), kPredicted, HumanTime(one.time),
         HumanTime(explanation.convolutions),
         Change(one.time, explanation.convolutions), fmt::join(shares, ", "));
   }
@@ -359,9 +360,7 @@ std::string MemoryExplanationText(const JobPlan& plan) {
                   time(rank, "stall_us"), time(rank, "computed_again_us"),
                   size(rank, "offloaded_bytes"), rank["why"]});
   }
-  std::string text = table.Text();
-  for (const std::string& reason : plan.reasons) text += reason + "\n";
-  return text;
+  return table.Text() + Lines(plan.reasons);
 }
 
 // The kernels of an iteration as measured on a kind, as far as plans for the

@@ -101,14 +101,14 @@ Status Replan(const Server& server, const ReplanOptions& options) {
   return Print(options.output, ToJson(revision), [&] {
     if (revision.adopted_ms() > 0) {
       return fmt::format("job {} already has plan {}, as revision {}\n",
-                         request.job_id(), revision.plan_id(),
+                         OneLine(request.job_id()), revision.plan_id(),
                          revision.revision());
     }
     return fmt::format(
         "revision {} of job {} is plan {} ({}), {} {}; its ranks adopt it at "
         "their next refresh\n",
-        revision.revision(), request.job_id(), revision.plan_id(),
-        revision.reason(), whole_steps ? "predicted" : kPredicted,
+        revision.revision(), OneLine(request.job_id()), revision.plan_id(),
+        OneLine(revision.reason()), whole_steps ? "predicted" : kPredicted,
         HumanTime(Nanoseconds(revision.predicted_ns())));
   });
 }
@@ -123,9 +123,9 @@ std::string JobText(const v1::Job& job) {
   std::string text = fmt::format(
       "job {}: {}, {}\n{} at batch {} on {} ranks; began {}, last seen {}\n"
       "first plan: {}\n\n",
-      job.id(), job.name(), job.state(), PlannedText(job.request()),
-      job.request().batch(), job.ranks_size(), Ago(job.created_ms()),
-      Ago(job.updated_ms()), job.reason());
+      OneLine(job.id()), OneLine(job.name()), job.state(),
+      PlannedText(job.request()), job.request().batch(), job.ranks_size(),
+      Ago(job.created_ms()), Ago(job.updated_ms()), OneLine(job.reason()));
   const bool whole_steps = job.whole_steps();
   Table revisions({"REVISION", "PLAN",
                    whole_steps ? "PREDICTED" : std::string(kPredictedHeading),
@@ -173,13 +173,14 @@ std::string JobText(const v1::Job& job) {
                             "; CONVOLUTIONS is the part of a step that the "
                             "plan predicts.\n{}\n",
                             kConvolutionsNote);
-  for (const std::string& drift : job.drift()) text += "drift: " + drift + "\n";
+  for (const std::string& drift : job.drift())
+    text += "drift: " + OneLine(drift) + "\n";
   for (const v1::IdleDevices& idle : job.idle_devices()) {
     text += fmt::format(
         "{} idle {} {} on its nodes: started again with {}, a step{} would "
         "take "
         "{} instead of {}\n",
-        idle.count(), idle.device_kind(),
+        idle.count(), OneLine(idle.device_kind()),
         idle.count() == 1 ? "device" : "devices",
         idle.count() == 1 ? "it" : "them", whole_steps ? "" : "'s convolutions",
         HumanTime(Nanoseconds(idle.predicted_ns())),

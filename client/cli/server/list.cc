@@ -162,7 +162,7 @@ Result<std::string> Render(const List& list, const ListOptions& options,
   if (options.output == "yaml") return YamlText(entries);
   if (options.output == "name") {
     for (const Json& entry : entries) {
-      text += PlainText(Member(entry, list.id)) + "\n";
+      text += OneLine(PlainText(Member(entry, list.id))) + "\n";
     }
     return text;
   }
@@ -171,7 +171,7 @@ Result<std::string> Render(const List& list, const ListOptions& options,
         const auto steps,
         ParseJsonPath(options.output.substr(sizeof(kPathPrefix) - 1)));
     for (const Json& value : Select(entries, steps)) {
-      text += PlainText(value) + "\n";
+      text += OneLine(PlainText(value)) + "\n";
     }
     return text;
   }
@@ -185,10 +185,6 @@ Status Show(const Server& server, const List& list,
   std::optional<std::string> last;
   while (true) {
     Result<Json> entries = list.fetch(*connection, options.page);
-    // Ctrl-C is how a watch ends.
-    if (!entries && options.watch && entries.error().code == Code::kCancelled) {
-      return {};
-    }
     if (!entries) return tl::unexpected<Error>(std::move(entries).error());
     UCUDNN_ASSIGN_OR_RETURN(std::string text,
                             Render(list, options, *std::move(entries)));
@@ -206,7 +202,9 @@ Status Show(const Server& server, const List& list,
       return {};
     }
     Pause(connection->stop(), kWatchInterval);
-    if (connection->stop().stop_requested()) return {};
+    if (connection->stop().stop_requested()) {
+      return Fail(Code::kCancelled, "stopped watching");
+    }
   }
 }
 

@@ -37,7 +37,7 @@ std::string CostText(const v1::MeasureProgress& progress) {
       progress.done(), progress.failed(), missing);
   if (progress.cancelled() > 0) {
     text += fmt::format("{} of them were cancelled {}\n", progress.cancelled(),
-                        progress.cancelled_why());
+                        OneLine(progress.cancelled_why()));
   }
   if (missing == 0) return text;
   Table table({"KIND", "MISSING", "TAKING WORK", "OTHERS FIRST"});
@@ -90,7 +90,7 @@ Result<bool> AwaitMeasured(Connection& connection, v1::MeasureRequest request,
     if (missing == 0 && !request.dry_run()) {
       progress.End();
       for (const std::string& failure : now.failures()) {
-        std::fprintf(stderr, "failed: %s\n", failure.c_str());
+        std::fprintf(stderr, "failed: %s\n", OneLine(failure).c_str());
       }
       return true;
     }

@@ -67,7 +67,7 @@ Status Put(const Server& server, const PutOptions& options) {
   }
   return Print(options.format, ToJson(*network), [&] {
     return fmt::format("network {}: {} convolutions, revision {}\n",
-                       network->name(), network->layers_size(),
+                       OneLine(network->name()), network->layers_size(),
                        network->revision());
   });
 }
@@ -106,10 +106,11 @@ std::string StepText(const v1::Step& step) {
                         : "-"});
     }
   }
-  return fmt::format("step {}, revision {}, put {}{}\n\n{}", step.name(),
-                     step.revision(), Ago(step.updated_ms()),
-                     step.put_by().empty() ? "" : " by " + step.put_by(),
-                     table.Text());
+  return fmt::format(
+      "step {}, revision {}, put {}{}\n\n{}", OneLine(step.name()),
+      step.revision(), Ago(step.updated_ms()),
+      step.put_by().empty() ? "" : " by " + OneLine(step.put_by()),
+      table.Text());
 }
 
 // What coordinators take.
@@ -131,8 +132,9 @@ Status PutStep(const Server& server, const StepOptions& options) {
   const Result<v1::Step> step = connection->Call(&Stub::PutStep, request);
   if (!step) return Within(options.path, step.error());
   return Print(options.format, ToJson(*step), [&] {
-    return fmt::format("step {}: {} kinds, revision {}\n", step->name(),
-                       step->kinds_size(), step->revision());
+    return fmt::format("step {}: {} kinds, revision {}\n",
+                       OneLine(step->name()), step->kinds_size(),
+                       step->revision());
   });
 }
 

@@ -260,20 +260,27 @@ Result<v1::PlanRequest> MakeRequest(const RequestOptions& options,
   return request;
 }
 
+// "6.00 GiB of memory", "1.00 GiB to 6.00 GiB of memory", "all memory" or,
+// where ranks have unlike ones, "6.00 GiB of memory or all".
+std::string BudgetsText(std::set<std::int64_t> budgets) {
+  const bool all = budgets.erase(0) > 0;  // what the device has
+  if (budgets.empty()) return "all memory";
+  const std::int64_t least = *budgets.begin();
+  const std::int64_t most = *budgets.rbegin();
+  return fmt::format("{}{} of memory{}",
+                     least == most ? "" : HumanBytes(Bytes(least)) + " to ",
+                     HumanBytes(Bytes(most)), all ? " or all" : "");
+}
+
 std::string LimitText(const v1::PlanRequest& request) {
   if (!request.step().empty() && !request.has_memory()) return "whole steps";
   if (request.has_memory()) {
     const v1::MemoryPlanRequest& memory = request.memory();
-    if (memory.rank_budget_bytes_size() > 0) {
-      const auto [least, most] =
-          std::ranges::minmax(memory.rank_budget_bytes());
-      return fmt::format("{} to {} of memory",
-                         least == 0 ? "0" : HumanBytes(Bytes(least)),
-                         HumanBytes(Bytes(most)));
-    }
-    const Bytes budget(memory.budget_bytes());
-    return budget == Bytes(0) ? "all memory"
-                              : fmt::format("{} of memory", HumanBytes(budget));
+    return BudgetsText(
+        memory.rank_budget_bytes_size() > 0
+            ? std::set<std::int64_t>(memory.rank_budget_bytes().begin(),
+                                     memory.rank_budget_bytes().end())
+            : std::set{memory.budget_bytes()});
   }
   const std::int64_t total = request.total_workspace_bytes();
   return total > 0
@@ -394,7 +401,8 @@ std::string SizeText(bool known, std::int64_t bytes) {
 }  // namespace
 
 std::string PlannedText(const v1::PlanRequest& request) {
-  return request.step().empty() ? request.network() : "step " + request.step();
+  return OneLine(request.step().empty() ? request.network()
+                                        : "step " + request.step());
 }
 
 std::string PlanText(const v1::Plan& plan) {
@@ -403,7 +411,7 @@ std::string PlanText(const v1::Plan& plan) {
       fmt::format("plan {}: {} at batch {}, {}{}\n\n", plan.id(),
                   PlannedText(plan.request()), plan.request().batch(),
                   LimitText(plan.request()),
-                  of_step ? "" : ", " + plan.request().batch_policy());
+                  of_step ? "" : ", " + OneLine(plan.request().batch_policy()));
   const bool memory = plan.request().has_memory() || of_step;
   Table ranks(memory ? std::vector<std::string>{"RANK", "DEVICE KIND", "BUDGET",
                                                 "PEAK", "BATCH", "WEIGHT",
@@ -439,15 +447,15 @@ std::string PlanText(const v1::Plan& plan) {
       continue;
     }
     const Result<WorkspacePlan> read = FromProto(workspace);
-    kernels +=
-        fmt::format("\nbatch {} on {}\n", rank.batch(), rank.device_kind());
-    kernels += read ? PlanTable(*read) : read.error().message + "\n";
+    kernels += fmt::format("\nbatch {} on {}\n", rank.batch(),
+                           OneLine(rank.device_kind()));
+    kernels += read ? PlanTable(*read) : OneLine(read.error().message) + "\n";
   }
   for (const v1::DeviceMemoryPlan& of_kind : plan.memory_plans()) {
     const auto json =
         nlohmann::ordered_json::parse(of_kind.plan_json(), nullptr, false);
     kernels += fmt::format("\nbatch {} on {} with {}\n", of_kind.batch(),
-                           of_kind.device_kind(),
+                           OneLine(of_kind.device_kind()),
                            HumanBytes(Bytes(of_kind.budget_bytes())));
     kernels += json.is_object() ? MemorySummary(json)
                                 : "its memory plan cannot be read\n";

@@ -204,7 +204,7 @@ Status ImportModel(const Server& server, const ImportOptions& options,
   const auto put = connection->Call(&Stub::PutProfile, profile);
   if (!put) return Within(options.path, put.error());
   return Print(options.format, ToJson(*put), [&] {
-    return fmt::format("{}: its device model\n", put->id());
+    return fmt::format("{}: its device model\n", OneLine(put->id()));
   });
 }
 
@@ -236,8 +236,9 @@ Status Import(const Server& server, const ImportOptions& options) {
   return Print(options.format, ToJson(imported)["profiles"], [&] {
     std::string said;
     for (const v1::ProfileSummary& summary : imported.profiles()) {
-      said += fmt::format("{}: {} problems, {} measurements\n", summary.id(),
-                          summary.problems(), summary.points());
+      said += fmt::format("{}: {} problems, {} measurements\n",
+                          OneLine(summary.id()), summary.problems(),
+                          summary.points());
     }
     return said;
   });

@@ -31,7 +31,8 @@ Status Remove(const Server& server, const Removable& removable,
     UCUDNN_RETURN_IF_ERROR(
         OfNoPlan(connection->Call(removable.remove, request)));
     UCUDNN_RETURN_IF_ERROR(WriteText(
-        "", fmt::format("{} {} removed\n", removable.what, request.id())));
+        "",
+        fmt::format("{} {} removed\n", removable.what, OneLine(request.id()))));
   }
   return {};
 }

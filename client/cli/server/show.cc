@@ -80,8 +80,9 @@ std::string NetworkText(const v1::Network& network) {
                   Joined(layer.dilation()), std::to_string(layer.groups()),
                   layer.transposed() ? "yes" : "no"});
   }
-  return fmt::format("network {}, revision {}, from {}\n\n{}", network.name(),
-                     network.revision(), network.format(), table.Text());
+  return fmt::format("network {}, revision {}, from {}\n\n{}",
+                     OneLine(network.name()), network.revision(),
+                     OneLine(network.format()), table.Text());
 }
 
 std::string RatesText(const v1::ArithmeticRates& rates) {

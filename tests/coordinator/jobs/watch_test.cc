@@ -52,7 +52,7 @@ class WatchTest : public ::testing::Test {
     job.set_auto_replan(auto_replan);
     *job.mutable_request() = request_;
     job.set_plan_id(plan->id());
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < request_.device_kinds_size(); ++r) {
       v1::JobRank& rank = *job.add_ranks();
       rank.set_rank(r);
       rank.set_device_id("device-" + std::to_string(r));
@@ -99,6 +99,41 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(coordinator_.jobs.AnswerRevision(answer));
   }
 
+  void Reject(std::int64_t revision) {
+    v1::AnswerRevisionRequest answer;
+    answer.set_job_id("job");
+    answer.set_revision(revision);
+    answer.set_rejected("rank 0 cannot");
+    ASSERT_TRUE(coordinator_.jobs.AnswerRevision(answer));
+  }
+
+  v1::JobRevision Replan(const v1::ReplanJobRequest& change) {
+    v1::ReplanJobRequest replan = change;
+    replan.set_job_id("job");
+    const auto revision = coordinator_.jobs.ReplanJob(replan);
+    UCUDNN_CHECK(revision.has_value());
+    return *revision;
+  }
+
+  v1::JobRevision Exclude(int rank) {
+    v1::ReplanJobRequest replan;
+    replan.add_exclude_ranks(rank);
+    return Replan(replan);
+  }
+
+  v1::JobRevision ReplanBatch(std::int64_t batch) {
+    v1::ReplanJobRequest replan;
+    replan.set_batch(batch);
+    return Replan(replan);
+  }
+
+  // What the revision's plan was asked for.
+  v1::PlanRequest RequestOf(const v1::JobRevision& revision) {
+    v1::GetRequest get;
+    get.set_id(std::to_string(revision.plan_id()));
+    return coordinator_.plans.GetPlan(get)->request();
+  }
+
   Result<v1::JobRevision> Accept() {
     v1::ReplanJobRequest accept;
     accept.set_job_id("job");
@@ -106,11 +141,31 @@ class WatchTest : public ::testing::Test {
     return coordinator_.jobs.ReplanJob(accept);
   }
 
+  // With memory plans within 12 MiB, whose search is cut off. Returns the
+  // coordinator's options.
+  CoordinatorOptions BeginWithMemory() {
+    UCUDNN_CHECK(coordinator_.networks.PutNetwork(test::PutTiny(test::kChain))
+                     .has_value());
+    request_.set_batch(128);
+    request_.set_batch_policy("powerOfTwo");
+    request_.mutable_memory()->set_budget_bytes((12_MiB).count());
+    constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
+    v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
+    *profile.mutable_device_model()->mutable_model() =
+        ToProto(DeviceModelPreset("K40").value());
+    UCUDNN_CHECK(coordinator_.measuring.PutProfile(profile).has_value());
+    CoordinatorOptions options;
+    options.memory_plan_time = std::chrono::milliseconds(0);
+    coordinator_.context.Reconfigure(options);
+    Begin();
+    return options;
+  }
+
   FakeClock clock_{1'000'000};
   const std::unique_ptr<Store> store_ = OpenStore("sqlite::memory:").value();
   Coordinator coordinator_{CoordinatorOptions(), *store_, clock_};
   v1::PlanRequest request_;
-  std::int64_t taken_[2] = {0, 0};  // steps, by rank
+  std::int64_t taken_[3] = {0, 0, 0};  // steps, by rank
 };
 
 TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
@@ -135,19 +190,7 @@ TEST_F(WatchTest, ProposesThePlanOfNewMeasurementsToAJobThatDrifts) {
 }
 
 TEST_F(WatchTest, DoesNotSearchAgainForAPlanThatWasCutOff) {
-  ASSERT_TRUE(coordinator_.networks.PutNetwork(test::PutTiny(test::kChain)));
-  request_.set_batch(128);
-  request_.set_batch_policy("powerOfTwo");
-  request_.mutable_memory()->set_budget_bytes((12_MiB).count());
-  constexpr std::array<std::int64_t, 7> kBatches = {1, 2, 4, 8, 16, 32, 64};
-  v1::Profile profile = test::Measured(kKind, 10, kBatches, test::kChain);
-  *profile.mutable_device_model()->mutable_model() =
-      ToProto(DeviceModelPreset("K40").value());
-  ASSERT_TRUE(coordinator_.measuring.PutProfile(profile));
-  CoordinatorOptions options;
-  options.memory_plan_time = std::chrono::milliseconds(0);
-  coordinator_.context.Reconfigure(options);
-  Begin();
+  CoordinatorOptions options = BeginWithMemory();
   ASSERT_TRUE(coordinator_.plans.ListPlans({})->plans(0).cut_off());
   options.memory_plan_time = std::chrono::minutes(10);
   coordinator_.context.Reconfigure(options);
@@ -469,6 +512,116 @@ TEST_F(WatchTest, GivesRanksAPartAgainThatAreAskedFor) {
   EXPECT_EQ(revision->revision(), 3);
   EXPECT_EQ(revision->reason(), "with rank 1 again");
   EXPECT_EQ(revision->plan_id(), Job().revisions(0).plan_id());
+}
+
+TEST_F(WatchTest, KeepsWhatAnEarlierReplanAskedFor) {
+  Measured(10, {1});
+  Begin();
+  ASSERT_EQ(Exclude(1).revision(), 2);
+  // No rank has refreshed meanwhile.
+  const v1::JobRevision second = ReplanBatch(2);
+  EXPECT_EQ(second.revision(), 3);
+  EXPECT_EQ(RequestOf(second).batch(), 2);
+  EXPECT_THAT(RequestOf(second).exclude_ranks(), ElementsAre(1));
+  // What the ranks rejected counts no more.
+  Reject(3);
+  v1::ReplanJobRequest limit;
+  limit.set_workspace_limit_bytes(1 << 19);
+  const v1::JobRevision third = Replan(limit);
+  EXPECT_EQ(RequestOf(third).batch(), 4);
+  EXPECT_THAT(RequestOf(third).exclude_ranks(), SizeIs(0));
+}
+
+TEST_F(WatchTest, MeasuresForAReplanWithWhatAnEarlierOneAskedFor) {
+  Begin();
+  ASSERT_EQ(Exclude(1).revision(), 2);
+  v1::MeasureRequest measure;
+  measure.mutable_replan()->set_job_id("job");
+  measure.mutable_replan()->set_batch(2);
+  measure.set_dry_run(true);
+  // Rank 0 alone takes both images: no batch of one is needed.
+  const auto progress = coordinator_.jobs.Measure(measure);
+  ASSERT_TRUE(progress) << progress.error().message;
+  EXPECT_EQ(progress->done(), progress->total());
+}
+
+TEST_F(WatchTest, ProposesOnTopOfWhatWasAskedFor) {
+  Measured(10, {1});
+  Begin();
+  ASSERT_EQ(ReplanBatch(2).revision(), 2);
+  Report(1, 1, 10);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  ASSERT_EQ(Job().proposed_revision(), 3);
+  EXPECT_EQ(RequestOf(Job().revisions(2)).batch(), 2);
+  EXPECT_THAT(RequestOf(Job().revisions(2)).exclude_ranks(), ElementsAre(1));
+  // Nobody has accepted that rank 1 is left out.
+  EXPECT_THAT(RequestOf(ReplanBatch(4)).exclude_ranks(), SizeIs(0));
+}
+
+TEST_F(WatchTest, LeavesOutSilentRanksAsOthersReportAgain) {
+  request_.add_device_kinds(kKind);
+  Measured(10, {1});
+  Begin();
+  Report(1, 1, 10);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Report(2, 1, 10);
+    Watch();
+  }
+  ASSERT_EQ(Accept()->revision(), 2);
+  Adopt(2);
+  for (int s = 0; s < 45; s += 5) {
+    Report(0, 1, 10);
+    Watch();
+  }
+  ASSERT_EQ(Job().proposed_revision(), 3);
+  ASSERT_THAT(RequestOf(Job().revisions(2)).exclude_ranks(), ElementsAre(1, 2));
+  Report(1, 1, 10);
+  Watch();
+  ASSERT_EQ(Job().proposed_revision(), 4);
+  EXPECT_EQ(Job().revisions(3).reason(), "rank 1 reports again");
+  EXPECT_THAT(RequestOf(Job().revisions(3)).exclude_ranks(), ElementsAre(2));
+}
+
+TEST_F(WatchTest, GivesAPartAgainOnlyToRanksThatWereExcluded) {
+  Begin();
+  const auto refused = [&](const std::vector<int>& exclude,
+                           const std::vector<int>& include) {
+    v1::ReplanJobRequest replan;
+    replan.set_job_id("job");
+    for (const int rank : exclude) replan.add_exclude_ranks(rank);
+    for (const int rank : include) replan.add_include_ranks(rank);
+    const auto revision = coordinator_.jobs.ReplanJob(replan);
+    if (revision) return std::string("accepted");
+    EXPECT_EQ(revision.error().code, Code::kInvalidArgument);
+    return revision.error().message;
+  };
+  EXPECT_EQ(refused({}, {1, 7}),
+            "include_ranks has 1, which was not excluded; no rank was");
+  EXPECT_EQ(refused({}, {7}), "include_ranks has 7; ranks 0 to 1 are accepted");
+  EXPECT_EQ(refused({0}, {0}),
+            "exclude_ranks and include_ranks both have 0; one of both is "
+            "accepted");
+  ASSERT_EQ(Exclude(1).revision(), 2);
+  EXPECT_EQ(refused({}, {0}),
+            "include_ranks has 0, which was not excluded; rank 1 is accepted");
+  EXPECT_EQ(refused({}, {-1}),
+            "include_ranks has -1; ranks 0 to 1 are accepted");
+  EXPECT_EQ(Job().revisions_size(), 2);
+  // The request may be repeated.
+  EXPECT_EQ(refused({}, {1}), "accepted");
+  EXPECT_EQ(refused({}, {1}), "accepted");
+  EXPECT_EQ(Job().revisions_size(), 3);
+}
+
+TEST_F(WatchTest, SaysThatABudgetIsAllThatTheDeviceHas) {
+  BeginWithMemory();
+  v1::ReplanJobRequest replan;
+  replan.add_memory_budget_bytes(0);
+  EXPECT_EQ(Replan(replan).reason(), "all of memory");
 }
 
 }  // namespace

@@ -23,14 +23,14 @@ using Kind = Concurrency::Kind;
 constexpr const char* kGpu = "Drawn/1u/1GiB/none-1.0";
 
 // A stored model with measurements of all of its kernels.
-struct Measured {
+struct StoredModel {
   NetworkRecord record;
   Network network;
   KindProfiles profiles;
 };
 
-Measured ModelOf(const std::string& name, std::int64_t most_batch) {
-  Measured model;
+StoredModel ModelOf(const std::string& name, std::int64_t most_batch) {
+  StoredModel model;
   model.record.name = name;
   model.record.format = NetworkFormat::kOnnx;
   model.record.source =
@@ -45,7 +45,7 @@ Measured ModelOf(const std::string& name, std::int64_t most_batch) {
   return model;
 }
 
-JobRequest RequestOf(const Measured& model, std::int64_t batch, Bytes total,
+JobRequest RequestOf(const StoredModel& model, std::int64_t batch, Bytes total,
                      std::size_t ranks = 1) {
   JobRequest request;
   request.network = model.record.name;
@@ -56,7 +56,7 @@ JobRequest RequestOf(const Measured& model, std::int64_t batch, Bytes total,
   return request;
 }
 
-Result<JobPlan> PlanOf(const Measured& model, const JobRequest& request) {
+Result<JobPlan> PlanOf(const StoredModel& model, const JobRequest& request) {
   std::optional<Concurrency> concurrency;
   if (request.concurrent) {
     UCUDNN_ASSIGN_OR_RETURN(
@@ -122,7 +122,7 @@ class Programme {
   }
 
   std::vector<IlpTerm> AddKernel(std::size_t kernel) {
-    IlpRow one{.least = 1, .most = 1};
+    IlpRow one{.terms = {}, .least = 1, .most = 1};
     std::vector<IlpTerm> workspace;
     const auto front =
         SolvePareto(profile_.kernels[kernel].points, request_).value();
@@ -146,7 +146,7 @@ class Programme {
 class ConcurrentPlanTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ConcurrentPlanTest, HasTheOptimumOfAGeneralSolver) {
-  const Measured model = ModelOf(GetParam(), 16);
+  const StoredModel model = ModelOf(GetParam(), 16);
   for (const Bytes total : {1_MiB, 3_MiB, 6_MiB, 10_MiB}) {
     const JobRequest request = RequestOf(model, 16, total);
     const auto plan = PlanOf(model, request);
@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ConcurrentPlanTest,
 
 TEST(ConcurrentPlansTest, AreThoseOfOneArenaOnAChain) {
   for (const char* name : {"alexnet", "vgg16"}) {
-    const Measured model = ModelOf(name, 12);
+    const StoredModel model = ModelOf(name, 12);
     for (const std::size_t ranks : {1U, 3U}) {
       for (std::int64_t kib = 0; kib <= 6'000; kib += 600) {
         JobRequest request = RequestOf(model, 12, Bytes(1 + kib * 1024), ranks);
@@ -207,7 +207,7 @@ TEST(ConcurrentPlansTest, AreThoseOfOneArenaOnAChain) {
 }
 
 TEST(ConcurrentPlansTest, ShareABatchByWhatDividedKernelsTake) {
-  const Measured model = ModelOf("googlenet", 12);
+  const StoredModel model = ModelOf("googlenet", 12);
   const JobRequest request = RequestOf(model, 12, 4_MiB, 2);
   const JobPlan plan = PlanOf(model, request).value();
   JobRequest alone = RequestOf(model, plan.ranks[0].batch.count(), 4_MiB);
@@ -216,7 +216,7 @@ TEST(ConcurrentPlansTest, ShareABatchByWhatDividedKernelsTake) {
 }
 
 TEST(ConcurrentPlansTest, NeedTheNetworksGraphAndATotal) {
-  Measured model = ModelOf("alexnet", 1);
+  StoredModel model = ModelOf("alexnet", 1);
   JobRequest request = RequestOf(model, 1, 1_MiB);
   model.record.format = NetworkFormat::kCsv;
   const auto refused = PlanOf(model, request);
@@ -235,7 +235,7 @@ TEST(ConcurrentPlansTest, NeedTheNetworksGraphAndATotal) {
 }
 
 TEST(ConcurrentPlansTest, AreOfAnotherRequest) {
-  const Measured model = ModelOf("alexnet", 1);
+  const StoredModel model = ModelOf("alexnet", 1);
   JobRequest request = RequestOf(model, 1, 1_MiB);
   const std::string divided = InputsText(model.network, request, {});
   request.concurrent = false;

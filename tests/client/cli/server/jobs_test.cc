@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,62 @@ TEST_F(JobsCliTest, AcceptAProposedRevisionWithoutMeasuring) {
         Fail(Code::kFailedPrecondition, "nothing is proposed"));
   };
   EXPECT_EQ(Run({"replan", "1234", "--accept"}).status, 1);
+}
+
+// Whoever may register a job may not write into the terminals of others.
+TEST_F(JobsCliTest, ShowTextsOfOthersWithoutControlCharacters) {
+  constexpr char kName[] = "\x1B[31mred\nline2";
+  constexpr char kShown[] = R"(\x1b[31mred\nline2)";
+  v1::Job job;
+  job.set_id("12345678-job");
+  job.set_name(kName);
+  job.set_reason(kName);
+  job.add_drift(kName);
+  job.add_revisions()->set_reason(kName);
+  job.add_ranks()->set_host(kName);
+  coordinator_.list_jobs =
+      [&](const v1::ListRequest& request) -> Result<v1::ListJobsResponse> {
+    v1::ListJobsResponse page;
+    if (request.after().empty()) *page.add_jobs() = job;
+    return page;
+  };
+  coordinator_.get_job = [&](const v1::GetRequest&) {
+    return Result<v1::Job>(job);
+  };
+  coordinator_.replan_job = [&](const v1::ReplanJobRequest&) {
+    return Result<v1::JobRevision>(job.revisions(0));
+  };
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"jobs"},
+        {"jobs", "-o", "jsonpath={[*].name}"},
+        {"show", "job", "1234"},
+        {"replan", "1234", "--accept"}}) {
+    const std::string out = Run(command).out;
+    EXPECT_THAT(out, HasSubstr(kShown)) << command[0];
+    EXPECT_THAT(out, AllOf(Not(HasSubstr("\x1B")), Not(HasSubstr("\nline2"))));
+  }
+  const auto json = nlohmann::json::parse(Run({"jobs", "-o", "json"}).out);
+  EXPECT_EQ(json[0]["name"], kName);
+  EXPECT_THAT(Run({"jobs", "-o", "yaml"}).out, Not(HasSubstr("\x1B")));
+  coordinator_.get_job = [&](const v1::GetRequest&) {
+    return Result<v1::Job>(Fail(Code::kNotFound, "no job {}", kName));
+  };
+  const std::string err = Run({"show", "job", "1234"}).err;
+  EXPECT_THAT(err, HasSubstr(kShown));
+  EXPECT_THAT(err, AllOf(Not(HasSubstr("\x1B")), Not(HasSubstr("\nline2"))));
+}
+
+TEST_F(JobsCliTest, AreCompletedByPlainNames) {
+  coordinator_.list_jobs = [](const v1::ListRequest&) {
+    v1::ListJobsResponse page;
+    page.add_jobs()->set_id("12345678-job");
+    page.add_jobs()->set_id("1234\x1B[2J\nforged");
+    return Result<v1::ListJobsResponse>(page);
+  };
+  const test::Finished words =
+      test::Run({test::ProgramPath("ucudnn"), "complete-words", "--coordinator",
+                 coordinator_.address(), "show", "job", "1234"});
+  EXPECT_EQ(words.out, "12345678-job\n") << words.err;
 }
 
 }  // namespace

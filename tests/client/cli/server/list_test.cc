@@ -108,6 +108,32 @@ TEST_F(ListCliTest, SaysWhatPredictionsOfPlansCover) {
   EXPECT_THAT(run({"show", "plan", "2"}), Not(HasSubstr(kPredictedHeading)));
 }
 
+TEST_F(ListCliTest, SaysWhichMemoryPlansMayUse) {
+  std::vector<std::int64_t> budgets;
+  coordinator_.get_plan = [&](const std::string&) -> Result<v1::Plan> {
+    v1::Plan plan;
+    v1::MemoryPlanRequest& memory = *plan.mutable_request()->mutable_memory();
+    for (const std::int64_t bytes : budgets)
+      memory.add_rank_budget_bytes(bytes);
+    return plan;
+  };
+  const auto heading = [&](std::vector<std::int64_t> of_ranks) {
+    budgets = std::move(of_ranks);
+    const std::string shown =
+        test::Run({test::ProgramPath("ucudnn"), "show", "plan", "1",
+                   "--coordinator", coordinator_.address()})
+            .out;
+    return shown.substr(0, shown.find('\n'));
+  };
+  constexpr std::int64_t kMiB = 1 << 20;
+  EXPECT_THAT(heading({}), HasSubstr(", all memory, "));
+  EXPECT_THAT(heading({0, 0}), HasSubstr(", all memory, "));
+  EXPECT_THAT(heading({kMiB, kMiB}), HasSubstr(", 1.00 MiB of memory, "));
+  EXPECT_THAT(heading({kMiB, 0}), HasSubstr(", 1.00 MiB of memory or all, "));
+  EXPECT_THAT(heading({2 * kMiB, kMiB}),
+              HasSubstr(", 1.00 MiB to 2.00 MiB of memory, "));
+}
+
 TEST_F(ListCliTest, SortsByColumnsAndMembers) {
   EXPECT_EQ(Devices({"-o", kUnits, "--sort-by", "kind_details.units"}),
             "2\n64\n132\n");
@@ -166,7 +192,7 @@ TEST_F(ListCliTest, WatchesUntilCtrlC) {
   EXPECT_TRUE(
       test::WaitUntil([&] { return test::FileText(log) == "idle\n\nbusy\n"; }));
   watch.Signal(SIGINT);
-  EXPECT_EQ(watch.Wait(), 0) << test::FileText(log);
+  EXPECT_EQ(watch.Wait(), 128 + SIGINT) << test::FileText(log);
 }
 
 TEST_F(ListCliTest, SaysThatNothingIsListed) {
