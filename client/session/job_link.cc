@@ -207,9 +207,10 @@ class JobLink::Worker {
         // The coordinator has another database than before: register again,
         // with the revision that the ranks follow.
         if (code == Code::kNotFound) registered_ = false;
-        // The coordinator would reject these steps again.
-        if (code == Code::kInvalidArgument) ForgetSteps();
-        return false;
+        // The coordinator would reject these steps again, not what follows.
+        if (code != Code::kInvalidArgument) return false;
+        ForgetSteps();
+        continue;
       }
       ForgetSteps();
       Pace(response->report_after_ms());

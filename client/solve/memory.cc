@@ -157,7 +157,7 @@ Status MemoryAnswer::HasPlan() const {
   if (Fastest() != nullptr) return {};
   Error error = tried.front().plan.error();
   for (std::size_t i = 1; i < tried.size(); ++i) {
-    error.message += "\n" + tried[i].plan.error().message;
+    error.message += "; " + tried[i].plan.error().message;
   }
   return tl::unexpected<Error>(std::move(error));
 }

@@ -98,8 +98,9 @@ class Training {
   }
 
   static std::filesystem::path FileOf(const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::weakly_canonical(path, ignored);
+    std::error_code error;
+    auto file = std::filesystem::weakly_canonical(path, error);
+    return error ? std::filesystem::path(path) : file;
   }
 
   // Long before rank 0 writes them: whether it may.

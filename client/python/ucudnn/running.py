@@ -181,13 +181,15 @@ class RunningJob:
         """Sends what is left and, on rank 0, that the job ended, again and again for
         so many seconds while the coordinator is away. Whether it knows."""
         end = time.monotonic() + within
+        pause = _FINISH_PAUSE_S
         while not self._finished:
             left = max(0.0, end - time.monotonic())
             self._finished = self.exchange(left) and self._tell_end()
             if not self._finished:
-                if left <= _FINISH_PAUSE_S:
+                if end - time.monotonic() <= pause:
                     break
-                time.sleep(_FINISH_PAUSE_S)
+                time.sleep(pause * random.uniform(0.5, 1))
+                pause *= 2
         return self._finished
 
     def _tell_end(self) -> bool:
@@ -196,7 +198,8 @@ class RunningJob:
                 self._post("finish", {})
         except Error as error:
             self.problem = str(error)
-        return not self.problem
+            return False
+        return True
 
     def register(self) -> None:
         """On rank 0, before all else; exchange() does it, too, if the coordinator does

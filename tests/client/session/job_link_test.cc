@@ -172,6 +172,18 @@ TEST_F(JobLinkTest, ReportsTheEndToACoordinatorThatForgotIt) {
   EXPECT_EQ(finished_, "j");
 }
 
+TEST_F(JobLinkTest, ReportsTheEndAfterStepsThatAreRefused) {
+  coordinator_.report_steps = [](const v1::ReportStepsRequest& request)
+      -> Result<v1::ReportStepsResponse> {
+    if (request.batches().empty()) return v1::ReportStepsResponse();
+    return Fail(Code::kInvalidArgument, "they are too long");
+  };
+  const auto link = Start(0);
+  link->Report(1, Nanoseconds(10));
+  link->Finish();
+  EXPECT_EQ(finished_, "j");
+}
+
 TEST_F(JobLinkTest, LeavesTheJobToRankZero) {
   const auto link = Start(1);
   link->Report(1, Nanoseconds(10));
