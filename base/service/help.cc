@@ -196,15 +196,6 @@ CLI::Validator WholeNumber() {
       "");
 }
 
-CLI::Validator NotEmpty() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        return text.empty() ? std::string("'' is given; a text is accepted")
-                            : std::string();
-      },
-      "");
-}
-
 const CLI::App* CommandNamed(const CLI::App& app, std::string_view name) {
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (!command->get_name().empty() && command->get_name() == name) {

@@ -31,9 +31,6 @@ CLI::Validator NumberIn(double least, double most);
 // Accepts whole numbers that fit into 64 bits, which CLI11 would saturate.
 CLI::Validator WholeNumber();
 
-// Refuses "", as of a shell's variable that is not set.
-CLI::Validator NotEmpty();
-
 // An option whose text `read` takes; its errors are those of the option.
 CLI::Option* AddReadOption(CLI::App* command, const std::string& flags,
                            std::function<Status(const std::string&)> read,

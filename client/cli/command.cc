@@ -22,6 +22,16 @@
 namespace ucudnn::ctl {
 namespace {
 
+// Refuses "", as of a shell's variable that is not set.
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? std::string("'' is given; a text is accepted")
+                            : std::string();
+      },
+      "");
+}
+
 // OneLine, but for line breaks if they are `kept`.
 std::string WithoutControls(std::string_view text, bool kept) {
   std::string shown;

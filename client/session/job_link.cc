@@ -207,7 +207,7 @@ class JobLink::Worker {
         // The coordinator has another database than before: register again,
         // with the revision that the ranks follow.
         if (code == Code::kNotFound) registered_ = false;
-        // The coordinator would reject these steps again, not what follows.
+        // It would reject these steps again, but may take the ones after.
         if (code != Code::kInvalidArgument) return false;
         ForgetSteps();
         continue;

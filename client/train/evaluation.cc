@@ -59,7 +59,7 @@ Result<Evaluation> EvaluateShare(Device& device, Operators& operators,
       MemoryExecutor::Create(device, operators, whole->graph, whole->training,
                              plan, whole->parameters, {}));
   UCUDNN_ASSIGN_OR_RETURN(TrainingBatch images, executor->MakeBatch());
-  // The last images may leave places over.
+  // A batch that is not full is computed with what its other places hold.
   std::ranges::fill(images.images, 0.0F);
   std::ranges::fill(images.labels, 0);
   const Dataset& data = *job.held_out;

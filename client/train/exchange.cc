@@ -132,7 +132,7 @@ Status JobExchange::Refuse(const Error& error) {
   if (enqueues_ && phase_ == Phase::kPasses) {
     static_cast<void>(AllCan(false, mine));
   } else if (EndTurn() || ranks_.usable()) {
-    // All ranks get the error, which they know how to tell.
+    // The others are in a sum, or come to one, which ends with this error.
     static_cast<void>(ScaleAndSum<float>(ranks_, {}, 1.0, Soon(), mine));
   }
   return mine;

@@ -44,10 +44,8 @@ struct Arguments {
 
 void AddTrainingOptions(CLI::App& app, Arguments* args) {
   TrainOptions* const options = &args->options;
-  app.add_option("--network", options->network,
-                 "An ONNX model, or a chain of convolutions as CSV")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  ctl::AddTextOption(&app, "--network", "FILE", &options->network,
+                     "An ONNX model, or a chain of convolutions as CSV")
       ->required();
   ctl::AddInputShapeOption(&app, &options->shapes);
   ctl::AddBatchOption(&app, &options->batch);
@@ -93,10 +91,8 @@ void AddTrainingOptions(CLI::App& app, Arguments* args) {
           "mini-batch, or over each rank's images, which may then be "
           "trained in sub-batches with their own"),
       {"all", "rank"});
-  app.add_option("--checkpoint", options->checkpoint,
-                 "File to save the state of the training in")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  ctl::AddTextOption(&app, "--checkpoint", "FILE", &options->checkpoint,
+                     "File to save the state of the training in");
   app.add_option("--checkpoint-every", options->checkpoint_every,
                  "Steps between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
@@ -133,21 +129,17 @@ void AddMemoryOptions(CLI::App& app, Arguments* args) {
                  "Time limit in seconds for policies that search")
       ->option_text("SECONDS")
       ->check(NumberIn(0, 1e6));
-  app.add_option("--device-model", options->device_model,
-                 "The link to the host as a JSON file, instead of measuring it")
-      ->option_text("FILE")
-      ->check(NotEmpty());
-  app.add_option("--measurements", options->measurements,
-                 "Keep measurements in this file, and take from it what "
-                 "earlier starts measured: the same plan comes out")
-      ->option_text("FILE")
-      ->check(NotEmpty());
-  app.add_option("--graph-out", options->graph_out,
-                 "Write rank 0's training graph with the times and the link of "
-                 "the plan, as JSON; ucudnn solve memory --graph plans it "
-                 "again")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  ctl::AddTextOption(
+      &app, "--device-model", "FILE", &options->device_model,
+      "The link to the host as a JSON file, instead of measuring it");
+  ctl::AddTextOption(&app, "--measurements", "FILE", &options->measurements,
+                     "Keep measurements in this file, and take from it what "
+                     "earlier starts measured: the same plan comes out");
+  ctl::AddTextOption(
+      &app, "--graph-out", "FILE", &options->graph_out,
+      "Write rank 0's training graph with the times and the link of "
+      "the plan, as JSON; ucudnn solve memory --graph plans it "
+      "again");
   auto* even = app.add_flag("--even", options->even,
                             "Split the mini-batch evenly, for comparison");
   app.add_option("--shares", options->shares,
